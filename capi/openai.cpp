@@ -31,6 +31,26 @@ Status check_answer(const qinfer_openai_answer* answer) {
   return answer->impl.request().model().runtime().check_process();
 }
 
+/// A generation of the choice, whose session is set up. n_drawn: of its last tokens, by an earlier generation.
+Status begin_choice(const qinfer_openai_request& request, std::size_t choice, qinfer_session& session,
+                    const qinfer_cancel* cancel, std::size_t n_drawn, qinfer_generation** out) {
+  qinfer_reply* reply = nullptr;
+  if (std::unique_ptr<engine::ChatReply> parser = request.impl->create_reply()) {
+    reply = new qinfer_reply;
+    reply->model = session.impl->cache().shared_model();
+    reply->impl = std::move(parser);
+  }
+  const std::unique_ptr<qinfer_reply, void (*)(qinfer_reply*)> hold(reply, capi::release<qinfer_reply>);
+  std::vector<std::string_view> stops;
+  engine::GenerationOptions drawn = request.impl->generation_options(stops);
+  drawn.n_drawn = n_drawn;
+  auto handle =
+      std::make_unique<qinfer_generation>(&session, reply, stops, capi::flag_of(cancel), request.impl, choice);
+  QINFER_TRY(handle->begin(*session.impl, drawn));
+  *out = handle.release();
+  return Status();
+}
+
 /// The generation must be that of the choice.
 Status check_answer(const qinfer_openai_answer* answer, std::size_t choice, const qinfer_generation& generation) {
   QINFER_TRY(check_answer(answer));
@@ -141,20 +161,21 @@ qinfer_status qinfer_openai_generation_create(const qinfer_openai_request* reque
     const capi::Exclusive exclusive(session);
     QINFER_ASSIGN(engine::Session * used, capi::usable(session, exclusive));
     QINFER_TRY(impl->set_up(choice, *used));
-    qinfer_reply* reply = nullptr;
-    if (std::unique_ptr<engine::ChatReply> parser = impl->create_reply()) {
-      reply = new qinfer_reply;
-      reply->model = used->cache().shared_model();
-      reply->impl = std::move(parser);
-    }
-    const std::unique_ptr<qinfer_reply, void (*)(qinfer_reply*)> hold(reply, capi::release<qinfer_reply>);
-    std::vector<std::string_view> stops;
-    const engine::GenerationOptions drawn = impl->generation_options(stops);
-    auto handle =
-        std::make_unique<qinfer_generation>(session, reply, stops, capi::flag_of(cancel), request->impl, choice);
-    QINFER_TRY(handle->begin(*used, drawn));
-    *out = handle.release();
-    return Status();
+    return begin_choice(*request, choice, *session, cancel, 0, out);
+  });
+}
+
+qinfer_status qinfer_openai_generation_resume(const qinfer_openai_request* request, size_t choice,
+                                              qinfer_session* session, const qinfer_cancel* cancel,
+                                              qinfer_generation** out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out);
+    *out = nullptr;
+    QINFER_ASSIGN(const engine::OpenAiRequest* impl, usable_request(request));
+    const capi::Exclusive exclusive(session);
+    QINFER_ASSIGN(engine::Session * used, capi::usable(session, exclusive));
+    QINFER_ASSIGN(const std::size_t n_drawn, impl->set_up_again(choice, *used));
+    return begin_choice(*request, choice, *session, cancel, n_drawn, out);
   });
 }
 

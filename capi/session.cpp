@@ -60,6 +60,19 @@ qinfer_status qinfer_kv_cache_create(const qinfer_model* model, const qinfer_kv_
 
 void qinfer_kv_cache_free(qinfer_kv_cache* cache) { delete cache; }
 
+qinfer_status qinfer_kv_cache_find(const qinfer_kv_cache* cache, const qinfer_token* tokens, size_t n,
+                                   uint32_t prefix_space, size_t* out_n, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out_n);
+    *out_n = 0;
+    QINFER_REQUIRE(cache);
+    if (tokens == nullptr && n != 0) return capi::null_argument("tokens");
+    QINFER_TRY(cache->impl->model().runtime().check_process());
+    *out_n = cache->impl->count_known({tokens, n}, prefix_space);
+    return Status();
+  });
+}
+
 qinfer_status qinfer_kv_cache_get_stats(const qinfer_kv_cache* cache, qinfer_kv_cache_stats* out, qinfer_error* err) {
   return guard(err, [&]() -> Status {
     QINFER_REQUIRE(cache);

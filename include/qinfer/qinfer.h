@@ -743,6 +743,11 @@ typedef struct qinfer_kv_cache_stats {
     uint64_t bytes_resident, reserved;        /* as the operating system counts it, 0 where it does not tell */
 } qinfer_kv_cache_stats;
 QINFER_STATUS qinfer_kv_cache_get_stats(const qinfer_kv_cache *cache, qinfer_kv_cache_stats *out, qinfer_error *err);
+/** Of these tokens, how many from the first on a session of this prefix_space (qinfer_session_options) would find in
+ *  the cache now if more tokens followed them: whole blocks, and 0 without QINFER_CACHE_PREFIX. Nothing is held: they
+ *  may be evicted at any time. For hosts that choose among several caches. */
+QINFER_STATUS qinfer_kv_cache_find(const qinfer_kv_cache *cache, const qinfer_token *tokens, size_t n,
+                                   uint32_t prefix_space, size_t *out_n, qinfer_error *err);
 
 /* ---- Kept keys and values --------------------------------------------------------------------------- */
 /* A folder with blocks of keys and values, so that a conversation which goes on later, in another process too, is not
@@ -1380,6 +1385,16 @@ QINFER_API void qinfer_openai_request_free(qinfer_openai_request *request);
  *  be NULL, and is borrowed. QINFER_E_CONTEXT_FULL (detail: tokens that the session holds) if prompt and max_new_tokens
  *  do not fit. */
 QINFER_STATUS qinfer_openai_generation_create(const qinfer_openai_request *request, size_t choice,
+                                              qinfer_session *session, const qinfer_cancel *cancel,
+                                              qinfer_generation **out, qinfer_error *err);
+/** The generation of a choice that was begun elsewhere, from the same request (bytes, seed, template and date): the
+ *  session, of qinfer_session_load perhaps, begins with the choice's prompt, and what follows was drawn there. The
+ *  first steps of qinfer_generation_next give these tokens again, without evaluating anything, so that a new answer
+ *  becomes what that one was; a hook of the session is shown them. Then it goes on, with the bits that it would have
+ *  had there.
+ *  QINFER_E_INVALID_ARGUMENT for a session with another beginning, or more tokens than are asked for;
+ *  QINFER_E_UNSUPPORTED for a request of log probabilities. The rest is as in qinfer_openai_generation_create. */
+QINFER_STATUS qinfer_openai_generation_resume(const qinfer_openai_request *request, size_t choice,
                                               qinfer_session *session, const qinfer_cancel *cancel,
                                               qinfer_generation **out, qinfer_error *err);
 typedef struct qinfer_openai_answer_options {

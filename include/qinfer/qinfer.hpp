@@ -590,6 +590,13 @@ class KvCache : public detail::Handle<qinfer_kv_cache, qinfer_kv_cache_free> {
     return detail::filled<qinfer_kv_cache_stats>(
         [&](auto* out, auto* error) { return qinfer_kv_cache_get_stats(native(), out, error); });
   }
+  /// How many of these tokens, from the first on, a session would find in it now if more tokens followed them.
+  std::size_t find(const std::vector<Token>& tokens, std::uint32_t prefix_space = 0) const {
+    std::size_t n = 0;
+    detail::FullError error;
+    detail::check(qinfer_kv_cache_find(native(), tokens.data(), tokens.size(), prefix_space, &n, error.arg()), error);
+    return n;
+  }
 };
 
 /// What Session::generate is asked for.

@@ -43,6 +43,7 @@ Status run(Generation& generation, const GenerateCallbacks& callbacks) {
 Status next(Generation& generation, const std::atomic<bool>* cancelled, GenerationEvent& event) {
   event = {};
   QINFER_TRY(generation.check());
+  if (generation.is_drawn_before()) return generation.draw(event);
   const bool draws = !generation.is_at_limit();
   if (draws || generation.n_new() == 0) QINFER_TRY(evaluate(generation, cancelled));
   // Evaluations look at the flag too, but there may be nothing to evaluate.

@@ -54,10 +54,10 @@ Generation::Generation(Session& session, const GenerationOptions& options, text:
       options_(options),
       detokenizer_(options.reply != nullptr ? nullptr : detokenizer),
       text_(options.reply != nullptr ? &options.reply->detokenizer() : detokenizer, buffer, options.stop),
-      first_(session.length()),
-      length_(session.length()),
+      first_(session.length() - options.n_drawn),
+      length_(first_),
       revision_(session.revision()),
-      kept_(session.evaluated()),
+      kept_(std::min(session.evaluated(), first_)),
       cached_before_(session.metrics().cached_tokens),
       ns_before_(evaluation_ns()) {
   // The text continues the session's, so the first word keeps its leading space.
@@ -98,12 +98,16 @@ Status Generation::draw(GenerationEvent& event) {
     end(Finish::length, event);
     return Status();
   }
-  note_first_draw();
+  const bool drawn_before = is_drawn_before();
+  if (!drawn_before) note_first_draw();
   QINFER_ASSIGN(const std::int32_t token, draw_token());
-  length_ = session_.length();
+  ++length_;
   revision_ = session_.revision();
   learn_from_guess(token);
-  return take_in(token, event);
+  const bool logprobs = std::exchange(options_.logprobs, options_.logprobs && !drawn_before);
+  Status status = take_in(token, event);
+  options_.logprobs = logprobs;
+  return status;
 }
 
 schedule::DraftClaim Generation::guess() {
@@ -111,7 +115,8 @@ schedule::DraftClaim Generation::guess() {
   n_guessed_ = 0;
   const std::uint64_t limit = std::min<std::uint64_t>(session_.max_tokens(), most_tokens());
   const bool forced = options_.reply != nullptr && !options_.reply->forced.empty();
-  if (session_.max_draft() == 0 || session_.pending() != 1 || forced || length_ + 1 >= limit) return {};
+  if (session_.max_draft() == 0 || session_.pending() != 1 || forced || is_drawn_before() || length_ + 1 >= limit)
+    return {};
   const auto room = static_cast<std::uint32_t>(limit - 1 - length_);  // the last token is drawn, and not evaluated
   guess_ = schedule::look_up(session_.tokens(), std::min(session_.max_draft(), room));
   return {&acceptance_, guess_.match, guess_.size};
@@ -139,7 +144,7 @@ Status Generation::push(std::int32_t token, GenerationEvent& event) {
 /// Without the session's hook while the reply reasons, and, when it has reasoned for long enough, the tokens that end
 /// that.
 Result<std::int32_t> Generation::draw_token() {
-  if (options_.reply == nullptr) return session_.sample(true);
+  if (options_.reply == nullptr) return draw_freely(true);
   QINFER_TRY(options_.reply->check_open());  // a callback may have finished it
   const bool reasons = options_.reply->in_reasoning();
   std::span<const text::TokenId>& forced = options_.reply->forced;
@@ -147,12 +152,26 @@ Result<std::int32_t> Generation::draw_token() {
       reasoning_tokens_ >= options_.max_reasoning_tokens)
     forced = options_.reply->reasoning_end();
   if (!reasons) forced = {};
-  if (forced.empty()) return session_.sample(!reasons);
+  if (forced.empty()) return draw_freely(!reasons);
   forced_from_ = static_cast<std::int64_t>(length_ - (options_.reply->reasoning_end().size() - forced.size()));
   const std::int32_t token = forced.front();
-  QINFER_TRY(session_.append({&token, 1}));
+  QINFER_TRY(take_forced(token));
   forced = forced.subspan(1);
   return token;
+}
+
+/// Samples, or takes what was drawn before.
+Result<std::int32_t> Generation::draw_freely(bool with_hook) {
+  if (!is_drawn_before()) return session_.sample(with_hook);
+  if (with_hook) QINFER_TRY(session_.show_to_hook(length_));
+  return session_.tokens()[length_];
+}
+
+Status Generation::take_forced(std::int32_t token) {
+  if (!is_drawn_before()) return session_.append({&token, 1});
+  if (session_.tokens()[length_] == token) return Status();
+  return error(Code::state, "the session's token {} is {}, and the reasoning is to end with {}", length_,
+               session_.tokens()[length_], token);
 }
 
 /// Stop texts are for content, not for reasoning, but for those that are a control token.

@@ -6,6 +6,7 @@
 // taken back: text, stop texts and the reply are then as if those tokens had never been drawn.
 //
 //   draw()  -> a limit is reached?   -> the last event
+//           -> an earlier generation has drawn the token? that one
 //           -> the reply reasons for too long? the tokens of its end marker, whatever the model would draw
 //           -> Session::sample(), with the session's hook unless the reply is in its reasoning
 //           -> push()
@@ -42,6 +43,9 @@ struct GenerationOptions {
   /// bound.
   std::uint32_t max_reasoning_tokens = 0;
   bool may_take_back = false;  ///< take_back() is of use with a reply, whose beginning is kept for it
+  /// The last tokens of the session that an earlier generation of the same options has drawn, in another process
+  /// perhaps: the first steps give them again, without log probabilities and without an evaluation.
+  std::size_t n_drawn = 0;
 };
 
 /// What a token has brought. Texts and arrays are valid until the generation is next used.
@@ -79,6 +83,8 @@ class Generation {
   /// Whether there can be another step: QINFER_E_STATE once it has ended, or where the session's tokens are not those
   /// of the last step.
   Status check() const;
+  /// Whether the next step gives a token that was drawn before.
+  bool is_drawn_before() const { return length_ < session_.length() && finish_ == Finish::none; }
   /// Before the first step: the session was given the same tokens anew.
   void begin_anew() { revision_ = session_.revision(); }
   /// Draws the next token and appends it to the session, whose tokens must all be evaluated.
@@ -110,6 +116,8 @@ class Generation {
  private:
   Status check_tokens() const;
   Result<std::int32_t> draw_token();
+  Result<std::int32_t> draw_freely(bool with_hook);
+  Status take_forced(std::int32_t token);
   Status take_in(std::int32_t token, GenerationEvent& event);
   void give(std::string_view text, GenerationEvent& event);
   void learn_from_guess(std::int32_t token);

@@ -1,6 +1,8 @@
 // See kv_cache.h.
 #include "engine/kv_cache.h"
 
+#include "engine/block_table.h"
+
 namespace qinfer::engine {
 namespace {
 
@@ -38,6 +40,21 @@ Result<std::shared_ptr<KvCache>> KvCache::create(std::shared_ptr<const Model> mo
   }
   cache->model_ = std::move(model);
   return cache;
+}
+
+std::size_t KvCache::count_known(std::span<const std::int32_t> tokens, std::uint32_t prefix_space) const {
+  if (!keeps_prefixes()) return 0;
+  const std::size_t size = block_tokens(), most = tokens.size() / size;
+  std::vector<kv::PrefixName> names(most);
+  std::size_t n = pool().find(kv::PrefixIndex::start_of(prefix_space), tokens.first(most * size), names);
+  // The next token sees blocks of all groups; where one is missing, an earlier end may do without it.
+  for (std::size_t g = 1; g < n_groups() && n != 0;) {
+    const std::size_t first = BlockTable::first_seen(model_->spec().kv_groups[g].window, block_tokens(), n * size);
+    const std::size_t missing = pool(g).count_to_last_missing({names.data() + first, n - first});
+    if (missing != 0) n = first + missing - 1;
+    g = missing == 0 ? g + 1 : 1;
+  }
+  return n * size;
 }
 
 kv::PoolStats KvCache::stats() const {

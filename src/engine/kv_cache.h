@@ -29,6 +29,9 @@ class KvCache {
   const CacheBlueprint& blueprint() const { return blueprint_; }
   bool keeps_prefixes() const { return !pools_.empty() && pools_[0]->keeps_prefixes(); }
 
+  /// Of these tokens, from the first on, those that a new session of this prefix space would find evaluated if it had
+  /// more tokens after them: whole blocks.
+  std::size_t count_known(std::span<const std::int32_t> tokens, std::uint32_t prefix_space) const;
   /// Of all groups together.
   kv::PoolStats stats() const;
   std::uint64_t resident_bytes() const;

@@ -41,6 +41,9 @@ class OpenAiRequest {
 
   /// Puts the prompt of a choice into the session, whose beginning stays where it is the same, with the sampler.
   Status set_up(std::size_t choice, Session& session) const;
+  /// Of a session that has the prompt, and tokens that were drawn after it, perhaps in another process: the sampler
+  /// alone. Returns how many were drawn.
+  Result<std::size_t> set_up_again(std::size_t choice, Session& session) const;
   /// Of a chat; null for other kinds.
   std::unique_ptr<ChatReply> create_reply() const { return reply_ != nullptr ? reply_->clone() : nullptr; }
   /// What the choice is drawn with, but for the reply; refers to the request.
@@ -52,6 +55,8 @@ class OpenAiRequest {
   Status make_chat();
   Status make_prompts();
   Status check_choice(std::size_t choice) const;
+  Status check_set_up(std::size_t choice, const Session& session) const;
+  Status set_sampler(std::size_t choice, Session& session) const;
 
   std::shared_ptr<const Model> model_;
   openai::Request request_;

@@ -93,7 +93,7 @@ Status OpenAiRequest::check_choice(std::size_t choice) const {
   return error(Code::invalid_argument, "choice is {}, the request has {}", choice, n_choices());
 }
 
-Status OpenAiRequest::set_up(std::size_t choice, Session& session) const {
+Status OpenAiRequest::check_set_up(std::size_t choice, const Session& session) const {
   QINFER_TRY(check_choice(choice));
   if (request_.kind == openai::Kind::embeddings)
     return error(Code::invalid_argument, "a request for embeddings has no choices that are drawn");
@@ -105,7 +105,32 @@ Status OpenAiRequest::set_up(std::size_t choice, Session& session) const {
     return error_at(Code::context_full, static_cast<std::int64_t>(session.max_tokens()),
                     "the prompt has {} tokens and {} more are asked for, the session holds {}", tokens.size(),
                     new_tokens, session.max_tokens());
-  QINFER_TRY(session.set_tokens(tokens).take_status());
+  return Status();
+}
+
+Status OpenAiRequest::set_up(std::size_t choice, Session& session) const {
+  QINFER_TRY(check_set_up(choice, session));
+  QINFER_TRY(session.set_tokens(prompt(choice / request_.n)).take_status());
+  return set_sampler(choice, session);
+}
+
+Result<std::size_t> OpenAiRequest::set_up_again(std::size_t choice, Session& session) const {
+  QINFER_TRY(check_set_up(choice, session));
+  if (request_.logprobs)
+    return error(Code::unsupported, "request: log probabilities of tokens that were drawn before are not known");
+  const std::span<const text::TokenId> tokens = prompt(choice / request_.n), there = session.tokens();
+  if (there.size() < tokens.size() || !std::equal(tokens.begin(), tokens.end(), there.begin()))
+    return error(Code::invalid_argument, "the session's {} tokens do not begin with the prompt's {}", there.size(),
+                 tokens.size());
+  const std::size_t n_drawn = there.size() - tokens.size();
+  if (request_.max_tokens && n_drawn > *request_.max_tokens)
+    return error(Code::invalid_argument, "the session has {} tokens after the prompt, and {} are asked for", n_drawn,
+                 *request_.max_tokens);
+  QINFER_TRY(set_sampler(choice, session));
+  return n_drawn;
+}
+
+Status OpenAiRequest::set_sampler(std::size_t choice, Session& session) const {
   const std::uint64_t seed = request_.sampling.seed.value_or(options_.seed) + choice % request_.n;
   QINFER_TRY(session.sampling().set_options(sampler_of(request_.sampling, seed)));
   std::vector<std::int32_t> biased;

@@ -175,6 +175,10 @@ Status Session::append_drawn(std::int32_t token, bool with_hook) {
   return Status();
 }
 
+Status Session::show_to_hook(std::size_t position) {
+  return sampling_.hook() == nullptr ? Status() : sampling_.accept(position, tokens()[position]);
+}
+
 void Session::drop_logits() {
   n_logits_ = 0;
   if (layout_.logits_bytes != 0) logits_.make_own(0);

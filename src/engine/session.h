@@ -84,6 +84,8 @@ class Session {
 
   /// Draws a token after the last one, by its logits, and appends it.
   Result<std::int32_t> sample(bool with_hook);
+  /// The token at `position`, which another session has drawn, counts as drawn here: the hook may refuse it.
+  Status show_to_hook(std::size_t position);
   /// QINFER_E_UNSUPPORTED for an encoder, which has no logits.
   Status check_samples() const;
 

@@ -155,6 +155,11 @@ TEST_CASE("NULL arguments: cache, session, evaluation, generation", "[bad]") {
   qinfer_kv_cache_free(nullptr);
   REQUIRE_NULL("cache", qinfer_kv_cache_get_stats(nullptr, &stats, &err));
   REQUIRE_NULL("out", qinfer_kv_cache_get_stats(s.cache.get(), nullptr, &err));
+  std::size_t n_found = 1;
+  REQUIRE_NULL("cache", qinfer_kv_cache_find(nullptr, nullptr, 0, 0, &n_found, &err));
+  CHECK(n_found == 0);
+  REQUIRE_NULL("tokens", qinfer_kv_cache_find(s.cache.get(), nullptr, 1, 0, &n_found, &err));
+  REQUIRE_NULL("out_n", qinfer_kv_cache_find(s.cache.get(), nullptr, 0, 0, nullptr, &err));
   REQUIRE_NULL("cache", qinfer_session_create(nullptr, nullptr, &created, &err));
   REQUIRE_NULL("out", qinfer_session_create(s.cache.get(), nullptr, nullptr, &err));
   qinfer_session_free(nullptr);

@@ -112,6 +112,12 @@ TEST_CASE("OpenAI's interface: arguments that are NULL or cannot be", "[api][bad
   Made other;
   REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "another model",
                 qinfer_openai_generation_create(made.request, 0, other.session.native(), nullptr, &generation, &err));
+  REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "request is NULL",
+                qinfer_openai_generation_resume(nullptr, 0, nullptr, nullptr, &generation, &err));
+  REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "session is NULL",
+                qinfer_openai_generation_resume(made.request, 0, nullptr, nullptr, &generation, &err));
+  REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "another model",
+                qinfer_openai_generation_resume(made.request, 0, other.session.native(), nullptr, &generation, &err));
   CHECK(generation == nullptr);
 
   qinfer_openai_answer* answer = nullptr;

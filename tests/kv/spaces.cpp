@@ -60,7 +60,10 @@ TEST_CASE("prefixes are found in their own space alone", "[kv]") {
     std::vector<float> logits;
     for (const std::uint32_t space : {0u, 1u, 2u, UINT32_MAX}) {
       qi::Session first = session_of(cache, space);
+      CHECK(cache.find(prompt, space) == 0);
       CHECK(cached(first, prompt, logits) == 0);
+      CHECK(cache.find(prompt, space) == 192);
+      CHECK(cache.find(std::vector<qi::Token>(prompt.begin(), prompt.begin() + 100), space) == (window == 0 ? 96 : 0));
       qi::Session second = session_of(cache, space);
       CHECK(cached(second, prompt, logits) == 192);
       const qi::Session fork = second.fork();
@@ -68,6 +71,7 @@ TEST_CASE("prefixes are found in their own space alone", "[kv]") {
       CHECK(cached(second, prompt, logits) == 2 * 192);
     }
     qi::Session again = session_of(cache, 1);  // what has no holder is found as well
+    CHECK(cache.find(prompt, 1) == 192);
     CHECK(cached(again, prompt, logits) == 192);
   }
 }

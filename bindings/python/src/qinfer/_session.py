@@ -98,6 +98,13 @@ class KvCache(Handle):
     def stats(self) -> dict[str, Any]:
         return read_struct(_abi.qinfer_kv_cache_stats, lib.qinfer_kv_cache_get_stats, self)
 
+    def find(self, tokens: Iterable[int]) -> int:
+        """How many of these tokens, from the first on, a session would find in the cache now if more tokens followed
+        them: whole blocks."""
+        listed, n = _tokens(tokens), ctypes.c_size_t()
+        call(lib.qinfer_kv_cache_find, self, listed, len(listed), 0, ctypes.byref(n))
+        return n.value
+
 
 def evaluate(
     sessions: Sequence[Session],
@@ -327,13 +334,14 @@ class Session(Handle):
         host.call(lib.qinfer_session_save_with, self, encoded(path), ctypes.byref(options))
 
     @classmethod
-    def load(cls, cache: KvCache, path: Path, *, files: Opener | None = None) -> Session:
-        """A session as it was saved. The model must have the same weights."""
-        if files is None:
-            return cls._adopt(cache, lambda out: call(lib.qinfer_session_load, cache, encoded(path), out))
-        host = HostFiles(files)
-        options = sized(_abi.qinfer_session_load_options, files=ctypes.pointer(host.native))
+    def load(cls, cache: KvCache, path: Path, *, files: Opener | None = None, max_draft: int = 0) -> Session:
+        """A session as it was saved. The model must have the same weights. max_draft: as of a new one."""
         load = lib.qinfer_session_load_with
+        options = sized(_abi.qinfer_session_load_options, max_draft=max_draft)
+        if files is None:
+            return cls._adopt(cache, lambda out: call(load, cache, encoded(path), ctypes.byref(options), out, None))
+        host = HostFiles(files)
+        options.files = ctypes.pointer(host.native)
         return cls._adopt(
             cache, lambda out: host.call(load, cache, encoded(path), ctypes.byref(options), out, None)
         )

@@ -2565,6 +2565,15 @@ unsafe extern "C" {
         out: *mut qinfer_kv_cache_stats,
         err: *mut qinfer_error,
     ) -> qinfer_status;
+    #[doc = " Of these tokens, how many from the first on a session of this prefix_space (qinfer_session_options) would find in\n  the cache now if more tokens followed them: whole blocks, and 0 without QINFER_CACHE_PREFIX. Nothing is held: they\n  may be evicted at any time. For hosts that choose among several caches."]
+    pub fn qinfer_kv_cache_find(
+        cache: *const qinfer_kv_cache,
+        tokens: *const qinfer_token,
+        n: usize,
+        prefix_space: u32,
+        out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
     #[doc = " Holds the cache, which must keep prefixes (QINFER_E_UNSUPPORTED). QINFER_E_STATE while another store has the folder,\n  of this process or another. Blocks of other models, kernel sets or layouts stay there and are not found."]
     pub fn qinfer_kv_store_open(
         cache: *mut qinfer_kv_cache,
@@ -2935,6 +2944,15 @@ unsafe extern "C" {
     pub fn qinfer_openai_request_free(request: *mut qinfer_openai_request);
     #[doc = " Puts the prompt of a choice into the session (qinfer_session_set_tokens), sets its sampler and bias, and gives the\n  generation of the choice. The session's logits hook stays: a grammar is the host's to set and to remove. cancel may\n  be NULL, and is borrowed. QINFER_E_CONTEXT_FULL (detail: tokens that the session holds) if prompt and max_new_tokens\n  do not fit."]
     pub fn qinfer_openai_generation_create(
+        request: *const qinfer_openai_request,
+        choice: usize,
+        session: *mut qinfer_session,
+        cancel: *const qinfer_cancel,
+        out: *mut *mut qinfer_generation,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " The generation of a choice that was begun elsewhere, from the same request (bytes, seed, template and date): the\n  session, of qinfer_session_load perhaps, begins with the choice's prompt, and what follows was drawn there. The\n  first steps of qinfer_generation_next give these tokens again, without evaluating anything, so that a new answer\n  becomes what that one was; a hook of the session is shown them. Then it goes on, with the bits that it would have\n  had there.\n  QINFER_E_INVALID_ARGUMENT for a session with another beginning, or more tokens than are asked for;\n  QINFER_E_UNSUPPORTED for a request of log probabilities. The rest is as in qinfer_openai_generation_create."]
+    pub fn qinfer_openai_generation_resume(
         request: *const qinfer_openai_request,
         choice: usize,
         session: *mut qinfer_session,
