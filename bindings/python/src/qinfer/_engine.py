@@ -70,6 +70,12 @@ class _Request(Handle):
             lambda out: call(lib.qinfer_scheduler_submit, scheduler, generation, ctypes.byref(options), out)
         )
 
+    @classmethod
+    def for_blocks(cls, scheduler: _Scheduler, session: Session, n_tokens: int, options: Any) -> _Request:
+        made, reserve = cls.__new__(cls), lib.qinfer_scheduler_reserve
+        made._create(lambda out: call(reserve, scheduler, session, n_tokens, ctypes.byref(options), out))
+        return made
+
     def cancel(self) -> None:
         ask(lib.qinfer_request_cancel, self)
 
@@ -82,6 +88,28 @@ class Generation(Handle):
         made = cls()
         made._create(lambda out: call(lib.qinfer_generation_create, session, ctypes.byref(options), out))
         return made
+
+
+class Reservation:
+    """Blocks for so many tokens of a session that others fill, such as one that is loaded: it waits its turn as requests
+    do. `ready(error)` is called once on the engine's thread, with None where they are promised; free them with close(),
+    once the session that has taken them is submitted."""
+
+    def __init__(self, cache: KvCache, n_tokens: int, ready: Callable[[BaseException | None], object]) -> None:
+        self.n_tokens, self._ready = n_tokens, ready
+        self.session = Session(cache, max_tokens=n_tokens)  # in whose name they are promised
+        self._request: _Request | None = None
+        self._told = False
+
+    def _tell(self, error: BaseException | None) -> None:
+        if not self._told:
+            self._told = True
+            self._ready(error)
+
+    def close(self) -> None:
+        for handle in (self._request, self.session):
+            if handle is not None:
+                handle.close()
 
 
 class Job:
@@ -151,6 +179,7 @@ class Engine:
         self.model = self.cache.model
         self._scheduler = _Scheduler(self.cache, max_running, max_waiting, step_ms, park, park_bytes)
         self._jobs: dict[int, Job] = {}
+        self._reservations: dict[int, Reservation] = {}
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
         self._thread: Apart | None = None
@@ -185,6 +214,23 @@ class Engine:
         if job._cancelled:  # by its first event, which found no request yet
             job.cancel()
 
+    def reserve(self, reservation: Reservation) -> None:
+        """[any thread] Errors as submit()'s."""
+        options = sized(_abi.qinfer_request_options)
+        with self._lock:
+            if self._closing or _exit.begun():
+                raise StateError("QINFER_E_STATE", _abi.QINFER_E_STATE, "the engine is closed", 0)
+            options.user = number = next(self._ids)
+            self._reservations[number] = reservation
+            try:
+                reservation._request = _Request.for_blocks(
+                    self._scheduler, reservation.session, reservation.n_tokens, options
+                )
+                self._begin_thread()
+            except BaseException:
+                del self._reservations[number]
+                raise
+
     def _begin_thread(self) -> None:
         """The first request finds none, and so does one after a while, or in a child of fork()."""
         if self._thread is not None and not self._thread.over:
@@ -211,7 +257,7 @@ class Engine:
     def _rests(self) -> bool:
         """Without requests there is no thread, which would keep the engine."""
         with self._lock:
-            if self._jobs:
+            if self._jobs or self._reservations:
                 return False
             self._thread = None
             return True
@@ -220,10 +266,14 @@ class Engine:
         with self._lock:
             jobs = list(self._jobs.values())
             self._jobs.clear()
+            reservations = list(self._reservations.values())
+            self._reservations.clear()
         closed = StateError("QINFER_E_STATE", _abi.QINFER_E_STATE, "the engine was closed", 0)
         for job in jobs:
             job._finish(closed)
             job.close()
+        for reservation in reservations:
+            reservation._tell(closed)
 
     def _step(self, event: Any) -> None:
         try:
@@ -236,14 +286,15 @@ class Engine:
             call(lib.qinfer_scheduler_next, self._scheduler, ctypes.byref(event))
             if event.kind == _abi.QINFER_EVENT_NONE:
                 return
+            if event.user in self._reservations:
+                self._reservations.pop(event.user)._tell(_end_of(event))
             if event.user not in self._jobs:
                 continue
             job = self._jobs[event.user]
             if event.kind == _abi.QINFER_EVENT_TOKEN:
                 job._token(event.token)
             elif event.kind == _abi.QINFER_EVENT_END:
-                message = (event.message or b"").decode("utf-8", "replace")
-                job._finish(error_of(event.status, message, 0) if event.status != 0 else None)
+                job._finish(_end_of(event))
                 del self._jobs[event.user]
                 job.close()
 
@@ -367,6 +418,12 @@ class AsyncEngine(Engine):
             job.cancel()
 
 
+def _end_of(event: Any) -> BaseException | None:
+    if event.kind != _abi.QINFER_EVENT_END or event.status == 0:
+        return None
+    return error_of(event.status, (event.message or b"").decode("utf-8", "replace"), 0)
+
+
 def _options_of(max_tokens: int, stop: Sequence[str], logprobs: bool) -> Any:
     options = sized(_abi.qinfer_generate_options, max_tokens=max_tokens)
     texts = [utf8(text) for text in ([stop] if isinstance(stop, str) else stop)]
@@ -398,11 +455,20 @@ class Inbox:
         self._wake()
 
     async def __aiter__(self) -> AsyncIterator[Any]:
+        async for items in self.batches():
+            for item in items:
+                yield item
+
+    async def batches(self) -> AsyncIterator[list[Any]]:
+        """All items that are there, as often as there are some."""
         while True:
             self._ready.clear()
             over = self._over  # before the items: after it none come
+            items = []
             while self._items:
-                yield self._items.popleft()
+                items.append(self._items.popleft())
+            if items:
+                yield items
             if over:
                 if self._error is not None:
                     raise self._error

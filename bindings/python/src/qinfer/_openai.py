@@ -9,17 +9,21 @@ import json
 import queue
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from . import _abi
 from ._engine import AsyncEngine, Engine, Generation, Inbox, Job
+from ._errors import CancelledError, QinferError
 from ._grammar import Grammar
-from ._library import Handle, Held, call, expect, lib, sized, text_at
+from ._library import Handle, Held, call, expect, lib, read_text, read_tokens, sized, text_at
 from ._model import Cancel, ChatPrompt, Model, Path, model_of
 from ._session import POOLINGS, Session
 from ._stream import Stream
 
+MAX_DRAFT = 8
 _PROMPT_ROWS = 64  # of logits, where log probabilities of prompts are asked for
 _PROMPT_OPTIONS = ("template", "template_name", "now", "plain_content")
 _MORE_FIELDS = (
@@ -37,12 +41,24 @@ class Object(dict[str, Any]):
             raise AttributeError(name) from None
 
 
-class _Request(Handle):
+def new_seed() -> int:
+    return uuid.uuid4().int & (2**64 - 1)
+
+
+def error_json(error: QinferError) -> str:
+    """What a client of the service is told of an error."""
+    told = _abi.qinfer_error(code=error.status, detail=error.detail)
+    told.message = error.message.encode("utf-8")[: _abi.qinfer_error.message.size - 1]
+    return read_text(lib.qinfer_openai_error_json, ctypes.byref(told))
+
+
+class Request(Handle):
+    """The bytes of a request, read. `seed`: where it has none; prompt: template and date."""
+
     _free = "qinfer_openai_request_free"
 
-    def __init__(self, model: Model, kind: int, fields: Mapping[str, Any], prompt: ChatPrompt) -> None:
-        data = json.dumps(fields, ensure_ascii=False).encode("utf-8")
-        options = sized(_abi.qinfer_openai_options, seed=uuid.uuid4().int & (2**64 - 1))
+    def __init__(self, model: Model, kind: int, data: bytes, prompt: ChatPrompt, seed: int) -> None:
+        options = sized(_abi.qinfer_openai_options, seed=seed)
         options.chat = ctypes.pointer(prompt.options)
         self._create(
             lambda out: call(
@@ -54,20 +70,29 @@ class _Request(Handle):
         self.schema = text_at(self.info.schema, self.info.schema_len)
         self.streams = (self.info.flags & _abi.QINFER_OPENAI_STREAM) != 0
 
+    def tokens(self, prompt: int) -> list[int]:
+        return read_tokens(lib.qinfer_openai_request_tokens, self, prompt, room=self.info.longest_prompt + 1)
+
+    def prompt_of(self, choice: int) -> list[int]:
+        return self.tokens(choice * int(self.info.n_prompts) // int(self.info.n_choices))
+
 
 class _Generation(Generation):
-    def __init__(self, request: _Request, choice: int, session: Session, cancel: Cancel | None) -> None:
-        self._create(
-            lambda out: call(lib.qinfer_openai_generation_create, request, choice, session, cancel, out)
-        )
+    def __init__(
+        self, request: Request, choice: int, session: Session, cancel: Cancel | None, goes_on: bool = False
+    ) -> None:
+        create = lib.qinfer_openai_generation_resume if goes_on else lib.qinfer_openai_generation_create
+        self._create(lambda out: call(create, request, choice, session, cancel, out))
 
 
-class _Answer(Handle):
+class Answer(Handle):
+    """What becomes of a request. created: seconds since 1970."""
+
     _free = "qinfer_openai_answer_free"
 
-    def __init__(self, request: _Request, prefix: str, model: str) -> None:
-        options = sized(_abi.qinfer_openai_answer_options, created=int(time.time()))
-        options.id = f"{prefix}-{uuid.uuid4().hex}".encode()
+    def __init__(self, request: Request, name: str, model: str, created: int) -> None:
+        options = sized(_abi.qinfer_openai_answer_options, created=created)
+        options.id = name.encode("utf-8")
         options.model = model.encode("utf-8")
         self._streams, self._room = request.streams, 1 << 16
         self._create(lambda out: call(lib.qinfer_openai_answer_create, request, ctypes.byref(options), out))
@@ -77,6 +102,9 @@ class _Answer(Handle):
         ended = ctypes.c_int32()
         call(function, self, choice, generation, ctypes.byref(ended))
         return ended.value != 0
+
+    def embed(self, prompt: int, session: Session, pooling: int) -> None:
+        call(lib.qinfer_openai_answer_embed, self, prompt, session, pooling, None)
 
     def take(self) -> list[Object]:
         """Chunks, or the whole once it is complete."""
@@ -105,9 +133,9 @@ class _Answer(Handle):
 class _Run:
     """One request that draws tokens."""
 
-    def __init__(self, request: _Request, answer: _Answer, model: Model) -> None:
+    def __init__(self, request: Request, answer: Answer, model: Model) -> None:
         self._request, self._answer = request, answer
-        self._session = _session_of(request, model, model, 8)
+        self._session = _session_of(request, model, model, MAX_DRAFT)
         self._grammar = Grammar.json_schema(model, request.schema) if request.schema else None
 
     def objects(self) -> Iterator[Object]:
@@ -137,7 +165,7 @@ class _Run:
                     return
 
 
-def _session_of(request: _Request, source: Any, model: Model, max_draft: int) -> Session:
+def _session_of(request: Request, source: Any, model: Model, max_draft: int) -> Session:
     """Room for any choice of the request."""
     info = request.info
     room = info.longest_prompt + info.max_new_tokens if info.max_new_tokens else 0
@@ -150,14 +178,28 @@ def _session_of(request: _Request, source: Any, model: Model, max_draft: int) ->
     )
 
 
-class _Jobs:
+class HasLeft(Exception):
+    """Jobs have left their engine, as they were asked to."""
+
+
+@dataclass(frozen=True)
+class Left:
+    """A choice of jobs that have left: its tokens, the prompt's too; and unless it has ended, or there was no memory for
+    one, a session of them, which is the caller's to close."""
+
+    tokens: list[int]
+    ended: bool
+    session: Session | None
+
+
+class Jobs:
     """One request, whose choices an engine draws together. `put` gets bytes of the answer as text, on the engine's thread,
     and `end` the error that ended it, or None."""
 
     def __init__(
         self,
-        request: _Request,
-        answer: _Answer,
+        request: Request,
+        answer: Answer,
         engine: Engine,
         put: Callable[[str], object],
         end: Callable[[BaseException | None], object],
@@ -167,15 +209,23 @@ class _Jobs:
         self._jobs: list[Job] = []
         self._left = request.info.n_choices
         self._failed: BaseException | None = None
+        self._leaves = False
+        self._skipped = 0  # characters of the answer that another engine has given
+        self.given = 0  # so far, by others too
+        self.left: dict[int, Left] = {}  # by choice
 
-    def submit(self) -> None:
-        """Prompts whose log probabilities are wanted are evaluated here and now."""
+    def submit(self, sessions: Sequence[Session] = (), given: int = 0) -> None:
+        """Prompts whose log probabilities are wanted are evaluated here and now. sessions: to go on where another engine's
+        jobs have left; for each choice one of all its tokens, which are the jobs' from now on. `given`: as it was there."""
+        self._skipped = given
         ready: list[Job] = []
         try:
             for choice in range(self._request.info.n_choices):
-                job, ended = self._job(choice)
+                session = sessions[choice] if sessions else None
+                job, ended = self._job(choice, session)
                 self._jobs.append(job)
                 if ended:
+                    self._note_left(choice, job.session, False)
                     self._left -= 1
                     job.close()
                 else:
@@ -192,12 +242,14 @@ class _Jobs:
         if not ready:
             self._end(None)
 
-    def _job(self, choice: int) -> tuple[Job, bool]:
-        session = _session_of(self._request, self._engine.cache, self._engine.model, 8)
+    def _job(self, choice: int, drawn: Session | None) -> tuple[Job, bool]:
+        session = self.new_session() if drawn is None else drawn
         try:
             session.set_grammar(self._grammar)
-            generation = _Generation(self._request, choice, session, None)
+            generation = _Generation(self._request, choice, session, None, drawn is not None)
             ended = self._answer.step(lib.qinfer_openai_answer_begin, choice, generation)
+            if drawn is not None and not ended:
+                ended = self._draw_again(choice, session, generation)
         except BaseException:
             session.close()
             raise
@@ -215,14 +267,47 @@ class _Jobs:
                 job.cancel()  # nothing where the generation has ended itself
 
         def end(error: BaseException | None) -> None:
-            if error is not None and not over[0]:
+            goes_on = self._leaves and isinstance(error, CancelledError) and not over[0]
+            if error is not None and not over[0] and not goes_on:
                 self._fail(error)
+            self._note_left(choice, session, goes_on)
             self._left -= 1
             if self._left == 0:
-                self._end(self._failed)
+                going = any(not left.ended for left in self.left.values())
+                self._end(self._failed or (HasLeft() if going else None))
 
         job = Job(session, generation, token, end)
         return job, ended
+
+    def new_session(self) -> Session:
+        """Room for any choice."""
+        return _session_of(self._request, self._engine.cache, self._engine.model, MAX_DRAFT)
+
+    def _draw_again(self, choice: int, session: Session, generation: _Generation) -> bool:
+        """What was drawn elsewhere, for the answer; whether the choice has ended with it."""
+        info, ended = sized(_abi.qinfer_token_info), False
+        for _ in range(len(session) - len(self._request.prompt_of(choice))):
+            if ended:
+                break
+            call(lib.qinfer_generation_next, generation, ctypes.byref(info))
+            ended = self._answer.step(lib.qinfer_openai_answer_add, choice, generation)
+        return ended
+
+    def leave(self) -> None:
+        """From any thread: it ends as soon as it can, so that another engine goes on. HasLeft is its end where there is
+        something to go on with, in `left`."""
+        self._leaves = True
+        self.cancel()
+
+    def _note_left(self, choice: int, session: Session, goes_on: bool) -> None:
+        if not goes_on:
+            if self._request.info.n_choices > 1:
+                self.left[choice] = Left(session.tokens, True, None)
+            return
+        fork = None
+        with suppress(QinferError):  # the other engine evaluates the tokens then
+            fork = session.fork()
+        self.left[choice] = Left(session.tokens, False, fork)
 
     def _fail(self, error: BaseException) -> None:
         self._failed = self._failed or error
@@ -230,6 +315,9 @@ class _Jobs:
 
     def _give(self) -> None:
         data = self._answer.read()
+        self.given += len(data)
+        if self._skipped:
+            self._skipped, data = max(0, self._skipped - len(data)), data[self._skipped :]
         if data:
             self._put(data)
 
@@ -238,22 +326,27 @@ class _Jobs:
             job.cancel()
 
 
+def _answer_of(request: Request, prefix: str, fields: Mapping[str, Any]) -> Answer:
+    return Answer(request, f"{prefix}-{uuid.uuid4().hex}", fields.get("model") or "local", int(time.time()))
+
+
 class _Route:
     def __init__(self, client: Client | AsyncClient) -> None:
         self._client = client
 
-    def _request(self, kind: int, fields: dict[str, Any]) -> _Request:
+    def _request(self, kind: int, fields: dict[str, Any]) -> Request:
         """Fields that are None are as if they were not there; extra_body has more of them, and variables of the template."""
         extra = dict(fields.pop("extra_body", None) or {})
         with_prompt = {name: extra.pop(name) for name in _PROMPT_OPTIONS if name in extra}
         fields |= {name: extra.pop(name) for name in _MORE_FIELDS if name in extra}
         if extra:
             fields["chat_template_kwargs"] = {**extra, **(fields.get("chat_template_kwargs") or {})}
-        return _Request(self._client.model, kind, fields, ChatPrompt([], **with_prompt))
+        data = json.dumps(fields, ensure_ascii=False).encode("utf-8")
+        return Request(self._client.model, kind, data, ChatPrompt([], **with_prompt), new_seed())
 
     def _draw(self, kind: int, prefix: str, fields: dict[str, Any]) -> Any:
         request = self._request(kind, fields)
-        answer = _Answer(request, prefix, fields.get("model") or "local")
+        answer = _answer_of(request, prefix, fields)
         engine = self._client.engine
         if isinstance(self._client, AsyncClient):
             return self._adraw(request, answer, self._client.engine)
@@ -263,7 +356,7 @@ class _Route:
         (whole,) = objects
         return whole
 
-    async def _adraw(self, request: _Request, answer: _Answer, engine: Engine) -> Any:
+    async def _adraw(self, request: Request, answer: Answer, engine: Engine) -> Any:
         """The whole answer, or an iterator once the request is submitted."""
         objects = _adrawn(request, answer, engine)
         if request.streams:
@@ -272,9 +365,9 @@ class _Route:
         return whole
 
 
-def _drawn(request: _Request, answer: _Answer, engine: Engine) -> Iterator[Object]:
+def _drawn(request: Request, answer: Answer, engine: Engine) -> Iterator[Object]:
     items: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
-    jobs = _Jobs(request, answer, engine, lambda data: items.put((True, data)), lambda end: items.put((False, end)))
+    jobs = Jobs(request, answer, engine, lambda data: items.put((True, data)), lambda end: items.put((False, end)))
     jobs.submit()
     try:
         while True:
@@ -289,9 +382,9 @@ def _drawn(request: _Request, answer: _Answer, engine: Engine) -> Iterator[Objec
         jobs.cancel()
 
 
-async def _adrawn(request: _Request, answer: _Answer, engine: Engine) -> AsyncIterator[Object]:
+async def _adrawn(request: Request, answer: Answer, engine: Engine) -> AsyncIterator[Object]:
     inbox = Inbox()
-    jobs = _Jobs(request, answer, engine, inbox.put, inbox.end)
+    jobs = Jobs(request, answer, engine, inbox.put, inbox.end)
     jobs.submit()
     try:
         async for data in inbox:
@@ -322,10 +415,10 @@ class Embeddings(_Route):
         """Embeddings of a text, of tokens, or of a list of either. pooling: as in Session.embedding()."""
         model = self._client.model
         with self._request(_abi.QINFER_OPENAI_EMBEDDINGS, {**fields, "input": input}) as request:
-            answer = _Answer(request, "embd", fields.get("model") or "local")
+            answer = _answer_of(request, "embd", fields)
             with answer, Session(model, max_tokens=request.info.longest_prompt, embeddings=True) as session:
                 for prompt in range(request.info.n_prompts):
-                    call(lib.qinfer_openai_answer_embed, answer, prompt, session, POOLINGS[pooling], None)
+                    answer.embed(prompt, session, POOLINGS[pooling])
                 return answer.take()[0]
 
 
