@@ -13,6 +13,7 @@ _PARTS: dict[str, tuple[str, ...]] = {
     "_batch": ("Actors", "batch", "room"),
     "_inference": ("Inference",),
     "_resume": ("done_ids", "remaining"),
+    "_serve": ("app",),
     "_stages": ("Pipeline", "Stages", "place"),
 }
 _MODULES = {name: module for module, names in _PARTS.items() for name in names}

@@ -1,0 +1,189 @@
+"""Requests that go on in another process: the text and seed of a request, what was drawn so far, and snapshots of its
+sessions. The other process reads the request again, gives the drawn tokens to a new answer, skips what the client has,
+and draws on with the keys and values of the snapshots: with the same bits, since tokens depend on nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from .. import _abi
+from .._engine import Engine, Inbox, Reservation
+from .._errors import QinferError
+from .._model import ChatPrompt, Model
+from .._openai import MAX_DRAFT, Answer, Jobs, Request
+from .._session import Session
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request of OpenAI's interface, and what its answer is to say of itself."""
+
+    kind: int
+    body: bytes
+    seed: int
+    now: str
+    name: str
+    model: str
+    created: int
+
+    def read(self, model: Model) -> Request:
+        return Request(model, self.kind, self.body, ChatPrompt([], now=self.now), self.seed)
+
+
+@dataclass(frozen=True)
+class Choice:
+    tokens: list[int]
+    ended: bool
+    snapshot: Any  # bytes as a numpy array, which Ray puts into its object store as they are; None: nothing evaluated
+
+
+@dataclass(frozen=True)
+class Parked:
+    """A request that runs nowhere. given: characters of the answer that its client has."""
+
+    ask: Ask
+    given: int
+    choices: list[Choice]
+
+
+class _Memory:
+    """A file of a snapshot, in memory."""
+
+    def __init__(self, data: Any = b"") -> None:
+        self.data = data
+
+    def open(self, _: str, writing: bool) -> _Memory:
+        if not writing and len(self.data) == 0:
+            raise FileNotFoundError
+        return self
+
+    def size(self) -> int:
+        return len(self.data)
+
+    def read_at(self, offset: int, n: int) -> bytes:
+        return bytes(memoryview(self.data)[offset : offset + n])
+
+    def write_at(self, offset: int, data: bytes) -> None:
+        if offset > len(self.data):
+            self.data.extend(bytes(offset - len(self.data)))
+        self.data[offset : offset + len(data)] = data
+
+    def truncate(self, n: int) -> None:
+        del self.data[n:]
+
+    def sync(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def _saved(session: Session) -> Any:
+    if session.info["n_evaluated"] == 0:
+        return None
+    memory = _Memory(bytearray())
+    session.save("snapshot", files=memory.open)
+    return numpy.frombuffer(memory.data, dtype=numpy.uint8)
+
+
+class Answering:
+    """A request that an engine answers: its text comes into the inbox."""
+
+    def __init__(self, engine: Engine, ask: Ask, inbox: Inbox) -> None:
+        self.ask, self.inbox, self._engine = ask, inbox, engine
+        self.request = ask.read(engine.model)
+        answer = Answer(self.request, ask.name, ask.model, ask.created)
+        self.jobs = Jobs(self.request, answer, engine, inbox.put, inbox.end)
+
+    @property
+    def may_move(self) -> bool:
+        """Not where log probabilities are asked for, which another process does not know of tokens drawn before."""
+        return not json.loads(self.ask.body).get("logprobs")
+
+    def parked(self) -> Parked:
+        """Once its jobs have left."""
+        choices = []
+        for index in range(self.request.info.n_choices):
+            left = self.jobs.left[index]
+            snapshot = None
+            if left.session is not None:
+                with left.session:
+                    snapshot = _saved(left.session)
+            choices.append(Choice(left.tokens, left.ended, snapshot))
+        return Parked(self.ask, self.jobs.given, choices)
+
+
+async def resume(engine: Engine, parked: Parked) -> Answering:
+    """Goes on with it here. Snapshots wait for room as requests do; what of one cannot be loaded is evaluated again."""
+    answering = await asyncio.to_thread(Answering, engine, parked.ask, Inbox())
+    sessions: list[Session] = []
+    reservations: list[Reservation] = []
+    try:
+        for choice in parked.choices:
+            if choice.snapshot is not None:
+                reservations.append(await _reserved(engine, len(choice.tokens)))
+            sessions.append(await asyncio.to_thread(_session, answering, choice, engine))
+        await asyncio.to_thread(answering.jobs.submit, sessions, parked.given)
+    except BaseException:
+        answering.jobs.cancel()
+        for session in sessions:
+            session.close()
+        raise
+    finally:
+        for reservation in reservations:
+            reservation.close()
+    return answering
+
+
+async def _reserved(engine: Engine, n_tokens: int) -> Reservation:
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+
+    def tell(error: BaseException | None) -> None:
+        loop.call_soon_threadsafe(_settle, ready, error)
+
+    reservation = Reservation(engine.cache, n_tokens, tell)
+    try:
+        engine.reserve(reservation)
+        await ready
+    except BaseException:
+        reservation.close()
+        raise
+    return reservation
+
+
+def _settle(future: asyncio.Future[None], error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
+
+
+def _session(answering: Answering, choice: Choice, engine: Engine) -> Session:
+    if choice.snapshot is not None:
+        try:
+            memory = _Memory(choice.snapshot)
+            return Session.load(engine.cache, "snapshot", files=memory.open, max_draft=MAX_DRAFT)
+        except QinferError:
+            pass
+    session = answering.jobs.new_session()
+    try:
+        session.append(choice.tokens)
+    except BaseException:
+        session.close()
+        raise
+    return session
+
+
+KINDS = {
+    "/chat/completions": (_abi.QINFER_OPENAI_CHAT, "chatcmpl"),
+    "/completions": (_abi.QINFER_OPENAI_COMPLETION, "cmpl"),
+    "/embeddings": (_abi.QINFER_OPENAI_EMBEDDINGS, "embd"),
+}
