@@ -12,12 +12,12 @@ END = "1273"  # tiny-chat's end token
 
 
 def write_slow_model(folder, like):
-    """A model of tiny-chat's kind and vocabulary, of random weights and 170 MB, whose tokens take some milliseconds."""
+    """A model of tiny-chat's kind and vocabulary, of random weights and 110 MB, whose tokens take some milliseconds."""
     like = pathlib.Path(like)
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"):
         shutil.copy(like / name, folder)
     config = json.loads((like / "config.json").read_text())
-    n, ffn, layers, width = 768, 2048, 12, 64
+    n, ffn, layers, width = 768, 2048, 8, 64
     heads, kv_heads = n // width, 4
     config |= {
         "hidden_size": n, "intermediate_size": ffn, "num_hidden_layers": layers, "layer_types": ["full_attention"] * layers,

@@ -11,9 +11,11 @@ import time
 import httpx
 import openai
 import pytest
+import yaml
 from conftest import free_ports
 from ray import serve
 from ray.serve.config import AutoscalingPolicy
+from ray.serve.schema import ServeDeploySchema
 from serve_support import END, AsAFileSays, cores_taken, replica_pids, wait_until, write_slow_model
 
 import qinfer
@@ -21,7 +23,7 @@ import qinfer.ray
 from qinfer.ray._blocks import length_of, names_of
 from qinfer.ray._route import Route
 
-LONG = {"max_completion_tokens": 850, "logit_bias": {END: -100}, "temperature": 1.0}
+LONG = {"max_completion_tokens": 600, "logit_bias": {END: -100}, "temperature": 1.0}
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +58,9 @@ def slow_path(tmp_path_factory, chat):
 
 
 @pytest.fixture(scope="module")
-def slow_model(slow_path):
-    return qinfer.Model(slow_path, qinfer.Runtime(threads=1))
+def one_process(slow_path):
+    with qinfer.Engine(qinfer.Model(slow_path, qinfer.Runtime(threads=1)), budget_bytes=256 << 20) as engine:
+        yield engine
 
 
 @pytest.fixture
@@ -79,6 +82,7 @@ class Stream(threading.Thread):
 
     def __init__(self, client, text, **fields):
         super().__init__()
+        self.text, self.fields = text, fields
         self._ask = lambda: client.chat.completions.with_raw_response.create(
             model="m", messages=told(text), stream=True, **fields
         )
@@ -97,9 +101,18 @@ class Stream(threading.Thread):
             self.error = failure
 
 
-def expected(model, text, **fields):
-    answer = qinfer.Client(model).chat.completions.create(messages=told(text), **fields)
+def expected(source, text, **fields):
+    answer = qinfer.Client(source).chat.completions.create(messages=told(text), **fields)
     return {choice.index: choice.message.content for choice in answer.choices}
+
+
+def check_texts(engine, streams):
+    """They are those of one process."""
+    with concurrent.futures.ThreadPoolExecutor(len(streams)) as pool:
+        wanted = [pool.submit(expected, engine, stream.text, **stream.fields) for stream in streams]
+    for stream, texts in zip(streams, wanted, strict=True):
+        assert stream.error is None
+        assert dict(stream.texts) == texts.result()
 
 
 def stats_of(app):
@@ -149,6 +162,13 @@ def test_a_schema_is_kept(client):
     assert json.loads(answer.choices[0].message.content) in ({"n": 1}, {"n": 2})
 
 
+def test_the_file_for_kuberay(root):
+    service = yaml.safe_load((root / "examples" / "ray" / "rayservice.yaml").read_text())
+    (application,) = ServeDeploySchema(**yaml.safe_load(service["spec"]["serveConfigV2"])).applications
+    module, name = application.import_path.split(":")
+    assert f"{name} = qinfer.ray.app(" in (root / "examples" / "ray" / f"{module}.py").read_text()
+
+
 # ---- Where requests go
 def test_names_of_beginnings():
     tokens = list(range(1000))
@@ -189,7 +209,7 @@ def test_each_family_of_beginnings_stays_with_its_replica(client):
 
 def test_a_replica_that_is_far_busier_gets_no_more(slow):
     text = beginning(1)
-    streams = [Stream(slow, f"{text} {n}", **LONG) for n in range(12)]
+    streams = [Stream(slow, f"{text} {n}", **{**LONG, "max_completion_tokens": 200}) for n in range(12)]
     wait_until(lambda: all(stream.replica for stream in streams), 60, "streams")
     counts = collections.Counter(stream.replica for stream in streams)
     assert len(counts) == 2 and max(counts.values()) <= 8 + 2, counts
@@ -223,7 +243,7 @@ def begun_on_both(client, **fields):
     return streams
 
 
-def test_a_replica_that_is_drained_hands_its_streams_over(url, slow_path, slow_model, tmp_path):
+def test_a_replica_that_is_drained_hands_its_streams_over(url, slow_path, one_process, tmp_path):
     wanted = tmp_path / "replicas"
     wanted.write_text("2")
     policy = AutoscalingPolicy(policy_function=AsAFileSays, policy_kwargs={"path": str(wanted)})
@@ -240,16 +260,10 @@ def test_a_replica_that_is_drained_hands_its_streams_over(url, slow_path, slow_m
         stream.join()
     print(f"\ndrained: the replica had ended while {alive} of {len(streams)} streams went on")
     assert alive == len(streams)
-    for stream in streams[:-2]:
-        family = streams.index(stream)
-        assert stream.error is None
-        assert dict(stream.texts) == expected(slow_model, beginning(family), seed=family, **LONG)
-    for family, stream in enumerate(streams[-2:]):
-        assert stream.error is None
-        assert dict(stream.texts) == expected(slow_model, beginning(family), seed=family, n=2, **LONG)
+    check_texts(one_process, streams)
 
 
-def test_a_replica_that_is_killed(slow, slow_model):
+def test_a_replica_that_is_killed(slow, one_process):
     streams = begun_on_both(slow, **LONG)
     pids = replica_pids("slow")
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -264,11 +278,9 @@ def test_a_replica_that_is_killed(slow, slow_model):
         stream.join()
     failed = [family for family, stream in enumerate(streams) if stream.error is not None]
     assert len({streams[family].replica for family in failed}) == 1
-    for family, stream in enumerate(streams):
-        if family in failed:
-            assert isinstance(stream.error, openai.APIError) and stream.error.code == "replica_lost"
-        else:
-            assert dict(stream.texts) == expected(slow_model, beginning(family), seed=family, **LONG)
+    for family in failed:
+        assert isinstance(streams[family].error, openai.APIError) and streams[family].error.code == "replica_lost"
+    check_texts(one_process, [stream for stream in streams if stream.error is None])
     lost = [answer.exception() for answer in whole if answer.exception() is not None]
     assert len(lost) == len(failed)
     for failure in lost:

@@ -209,7 +209,7 @@ class Jobs:
         self._jobs: list[Job] = []
         self._left = request.info.n_choices
         self._failed: BaseException | None = None
-        self._leaves = False
+        self._leaves = self._cancelled = False
         self._skipped = 0  # characters of the answer that another engine has given
         self.given = 0  # so far, by others too
         self.left: dict[int, Left] = {}  # by choice
@@ -233,6 +233,8 @@ class Jobs:
             self._give()
             for job in ready:
                 self._engine.submit(job)
+            if self._cancelled:  # by another thread, which found none yet
+                self.cancel()
         except BaseException:
             self.cancel()
             for job in ready:
@@ -322,6 +324,7 @@ class Jobs:
             self._put(data)
 
     def cancel(self) -> None:
+        self._cancelled = True
         for job in self._jobs:
             job.cancel()
 

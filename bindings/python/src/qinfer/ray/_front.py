@@ -20,13 +20,18 @@ from .._errors import QinferError
 from .._model import Model
 from .._openai import new_seed
 from ._blocks import names_of
-from ._moving import KINDS, Ask
+from ._moving import Ask
 from ._refusals import Refusal, lost, refusal, refusal_of
 from ._replica import By, Moved
 from ._route import Route
 
 _MOST_BYTES = 64 << 20  # of a body, as the library takes it
 _BLOCK_TOKENS = 32  # of the replicas' caches
+_KINDS = {
+    "/chat/completions": (_abi.QINFER_OPENAI_CHAT, "chatcmpl"),
+    "/completions": (_abi.QINFER_OPENAI_COMPLETION, "cmpl"),
+    "/embeddings": (_abi.QINFER_OPENAI_EMBEDDINGS, "embd"),
+}
 
 
 class Front:
@@ -38,10 +43,10 @@ class Front:
 
     async def __call__(self, request: HttpRequest) -> Response:
         path = request.url.path.removeprefix("/v1")
-        if path in KINDS:
+        if path in _KINDS:
             if request.method != "POST":
                 return _response(refusal(405, "The method is not allowed here"))
-            return await self._answer(*KINDS[path], request)
+            return await self._answer(*_KINDS[path], request)
         if path == "/models":
             return _json({"object": "list", "data": [self._described()]})
         if path == f"/models/{self._name}":

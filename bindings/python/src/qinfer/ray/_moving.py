@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy
 
-from .. import _abi
 from .._engine import Engine, Inbox, Reservation
 from .._errors import QinferError
 from .._model import ChatPrompt, Model
@@ -180,10 +179,3 @@ def _session(answering: Answering, choice: Choice, engine: Engine) -> Session:
         session.close()
         raise
     return session
-
-
-KINDS = {
-    "/chat/completions": (_abi.QINFER_OPENAI_CHAT, "chatcmpl"),
-    "/completions": (_abi.QINFER_OPENAI_COMPLETION, "cmpl"),
-    "/embeddings": (_abi.QINFER_OPENAI_EMBEDDINGS, "embd"),
-}

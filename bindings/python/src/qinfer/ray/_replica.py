@@ -81,6 +81,7 @@ class Replica:
         the rest is. Leaving it cancels the request."""
         self._meet_peers()
         yield By(self._own)
+        answering = None
         try:
             if ask.kind == _abi.QINFER_OPENAI_EMBEDDINGS:
                 yield await asyncio.to_thread(self._embed, ask)
@@ -90,6 +91,10 @@ class Replica:
         except QinferError as failure:
             yield refusal_of_begin(failure)
             return
+        except BaseException:  # the client has left meanwhile
+            if answering is not None:
+                answering.jobs.cancel()
+            raise
         async with contextlib.aclosing(self._pieces(answering)) as pieces:
             async for piece in pieces:
                 yield piece
