@@ -22,7 +22,6 @@ std::vector<float> rope_frequencies(const RopeSpec& rope, std::uint32_t head_dim
 /// By what llama3 scaling divides each frequency that is turned, as GGUF files state it.
 std::vector<float> llama3_divisors(const RopeSpec& rope, std::uint32_t head_dim);
 
-
 /// Fills rows [first, last) of a table [position][head_dim / 2][cos, sin]. The angle is the f32 product of position and
 /// frequency, which is what the models were trained with; cosine and sine of it are exact to f32.
 void fill_rope_table(const RopeSpec& rope, std::span<const float> frequencies, std::uint32_t first, std::uint32_t last,

@@ -52,7 +52,8 @@ TEST_CASE("kinds that are not implemented are named", "[text][bad]") {
   refuse(with("/version", "2.0"), "2.0");
   refuse(with("/chat_template", "x"), "chat_template");
   refuse(with("/model/dropout", 0.1), "dropout");
-  refuse(with("/model/continuing_subword_prefix", std::string(257, 'x')), "\"continuing_subword_prefix\" has 257 bytes");
+  refuse(with("/model/continuing_subword_prefix", std::string(257, 'x')),
+         "\"continuing_subword_prefix\" has 257 bytes");
   refuse(with("/model/end_of_word_suffix", std::string(257, 'x')), "\"end_of_word_suffix\" has 257 bytes");
   const auto word_end = [](const std::string& suffix) { return Json{{"type", "BPEDecoder"}, {"suffix", suffix}}; };
   refuse(with("/decoder", word_end("")), "\"suffix\" of BPEDecoder has 0 bytes");
