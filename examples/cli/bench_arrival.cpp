@@ -15,12 +15,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint32_t kBlockTokens = 32;
+constexpr std::uint32_t kTokensOfBlock = 32;
 constexpr std::uint32_t kBefore = 16;  // tokens that each of the others draws before the arrival
 constexpr std::uint32_t kRows = 8;     // of a prompt, which the scheduler takes in every step
 constexpr int kSteps = 15;             // that are timed
 
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+double seconds_from(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 /// A request and what it holds.
 struct Drawing {
@@ -51,10 +51,10 @@ class Arrival {
   std::uint32_t longest() const { return std::min(args_.prompt + prompt_, model_.info().context_tokens); }
 
   qi::KvCache cache_of(std::int32_t kv_type) const {
-    const auto blocks = [](std::uint32_t tokens) { return (tokens + kBlockTokens) / kBlockTokens + 1; };
+    const auto blocks = [](std::uint32_t tokens) { return (tokens + kTokensOfBlock) / kTokensOfBlock + 1; };
     auto options = qi::options<qinfer_kv_cache_options>();
     options.kv_type = kv_type;
-    options.block_tokens = kBlockTokens;
+    options.block_tokens = kTokensOfBlock;
     options.budget_blocks = args_.n * blocks(longest()) + blocks(prompt_);
     return qi::KvCache(model_, options);
   }
@@ -74,7 +74,7 @@ class Arrival {
     const Clock::time_point begin = Clock::now();
     newcomer->eval();
     newcomer->sample();
-    report_.alone = seconds_since(begin);
+    report_.alone = seconds_from(begin);
 
     std::vector<std::unique_ptr<qi::Session>> others;
     std::vector<qi::Session*> batch;
@@ -92,7 +92,7 @@ class Arrival {
       for (const auto& other : others) other->sample();
       const Clock::time_point step = Clock::now();
       qi::eval(batch);
-      steps.push_back(seconds_since(step));
+      steps.push_back(seconds_from(step));
     }
     std::sort(steps.begin(), steps.end());
     report_.step = steps[steps.size() / 2];
@@ -138,7 +138,7 @@ class Arrival {
                                               : std::string("a request failed: ") + event.message);
     if (event.kind != QINFER_EVENT_TOKEN || event.token.token < 0 || report_.first > 0) return;
     Drawing& one = all[key];
-    const double waited = seconds_since(one.last);
+    const double waited = seconds_from(one.last);
     if (key == args_.n) report_.first = waited;
     // The step in which it arrives is over when it arrives.
     if (key < args_.n && all.size() > args_.n) report_.between.push_back(waited);
