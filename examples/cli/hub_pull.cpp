@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -58,9 +59,24 @@ bool is_safe(const std::string& name) {
   });
 }
 
+/// A part of a URL: what is not plain as %XX, "/" too unless it is kept.
+std::string url_part(const std::string& text, bool keeps_slashes) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool is_plain = byte < 0x80 && (std::isalnum(byte) != 0 || c == '-' || c == '_' || c == '.' || c == '~');
+    if (is_plain || (c == '/' && keeps_slashes))
+      out += c;
+    else
+      out += format("%%%02X", byte);
+  }
+  return out;
+}
+
 Listing list_files(Http& http, const std::string& endpoint, const HubId& id, const std::string& revision) {
   constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
-  const std::string url = endpoint + "/api/models/" + id.repository() + "/revision/" + revision + "?blobs=true";
+  const std::string url =
+      endpoint + "/api/models/" + id.repository() + "/revision/" + url_part(revision, false) + "?blobs=true";
   std::string body;
   const HttpAnswer answer = http.get(url, 0, [&](const HttpAnswer&, std::string_view bytes) {
     body += bytes;
@@ -223,8 +239,8 @@ void pull_model(const std::string& name, const PullOptions& options) {
     if (!fs::exists(snapshot / file.name, error)) missing += file.size;
   check_room(repository, missing);
   for (const HubFile& file : files) {
-    const HubBlob blob =
-        ask_for_blob(http, endpoint + "/" + id.repository() + "/resolve/" + listing.commit + "/" + file.name);
+    const HubBlob blob = ask_for_blob(
+        http, endpoint + "/" + id.repository() + "/resolve/" + listing.commit + "/" + url_part(file.name, true));
     PullProgress progress(file);
     const std::uint64_t size = blob.size.value_or(file.size);
     const fs::path path =

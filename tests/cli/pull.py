@@ -11,6 +11,7 @@ import http.server
 import json
 import os
 import pathlib
+import pty
 import random
 import resource
 import signal
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.parse
 
 QINFER, MODEL = sys.argv[1], pathlib.Path(sys.argv[2])
 MIB = 1 << 20
@@ -92,7 +94,7 @@ class Hub:
     def answer_hub(self, handler, body):
         if "status" in self.how:
             return self.reply(handler, self.how["status"], {"X-Error-Message": "Repository not found"}, b"", body)
-        path = handler.path.split("?")[0]
+        path = urllib.parse.unquote(handler.path.split("?")[0])
         for name, files in self.repositories.items():
             if path == f"/api/models/{name}/revision/main":
                 siblings = [{"rfilename": file, "size": len(data)} for file, data in files.items()]
@@ -307,14 +309,46 @@ def check_refusals(home, data):
     check("the token of hf auth login", hub.requests[0][2].get("Authorization") == "Bearer hf_from_file", hub.requests)
 
 
+def talk(home, *arguments, answers):
+    """What the terminal shows of a person who gives these answers, each after the text that asks for it."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execve(QINFER, [QINFER, *arguments], {**environment, "HF_HOME": str(home), "HF_ENDPOINT": hub.url,
+                                                 "HOME": str(home), "TERM": "xterm"})
+    shown, end = "", time.monotonic() + 60
+    for asked, answer in answers:
+        while asked not in shown and time.monotonic() < end:
+            try:
+                shown += os.read(terminal, 4096).decode(errors="replace")
+            except OSError:
+                break
+        os.write(terminal, answer.encode())
+    try:
+        while time.monotonic() < end and (piece := os.read(terminal, 4096)):
+            shown += piece.decode(errors="replace")
+    except OSError:  # the other end is closed
+        pass
+    return os.waitpid(child, 0)[1], shown
+
+
+def check_offer(home):
+    hub.behave()
+    status, shown = talk(home, "chat", "own/chat", answers=[("[y/N] ", "n\n")])
+    check("chat offers a download: no", status != 0 and not hub.requests, shown)
+    status, shown = talk(home, "chat", "own/chat", "--no-history", answers=[("[y/N] ", "y\n"), ("> ", "/bye\r")])
+    check("chat offers a download: yes", status == 0 and "MiB/s" in shown, shown)
+    check("chat offers a download: it is there", (folder(home, "own/chat") / "refs/main").exists())
+
+
 def check_selection(home):
     small = b"GGUF" + bytes(100)
-    names = ["m-Q4_K_M.gguf", "m-Q8_0.gguf", "split/m-BF16-00001-of-00002.gguf", "split/m-BF16-00002-of-00002.gguf"]
+    names = ["m-Q4_K_M.gguf", "m-Q8_0.gguf", "split/m-BF16-00001-of-00002.gguf", "split/m-BF16-00002-of-00002.gguf",
+             "a b?c#d%20\u00e4.gguf"]
     hub.repositories["own/many"] = {name: small + name.encode() for name in names} | {"config.json": b"{}"}
     hub.behave()
     code, _, err = run(home, "pull", "own/many")
     check("several files: a choice", code == 1 and "m-Q4_K_M.gguf, m-Q8_0.gguf, split/m-BF16-00001" in err, err)
-    for selection, wanted in (("q4_k_m", names[:1]), ("*Q8_0.gguf", names[1:2]), ("bf16", names[2:])):
+    for selection, wanted in (("q4_k_m", names[:1]), ("*Q8_0.gguf", names[1:2]), ("bf16", names[2:4]), ("a b", names[4:])):
         code, out, err = run(home, "pull", f"own/many:{selection}")
         check(f"{selection}: pulled", code == 0 and out.strip().endswith(wanted[0]), out + err)
         check(f"{selection}: all of it", all(is_there(home, small + n.encode(), "own/many", n) for n in wanted))
@@ -334,6 +368,7 @@ def main():
         check_cuts(home, data)
         check_lies(home, data)
         check_refusals(home, data)
+        check_offer(home / "offer")
         check_selection(home / "many")
     print(f"{counts[True]} passed, {counts[False]} failed")
     sys.exit(1 if counts[False] else 0)
