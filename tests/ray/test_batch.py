@@ -4,6 +4,7 @@ import json
 import os
 import signal
 
+import pyarrow.parquet
 import pytest
 import ray
 
@@ -82,25 +83,36 @@ def test_where_an_actor_is_lost_no_row_is_and_none_is_doubled(cluster, stories, 
 
 
 def test_a_job_goes_on_where_it_was_ended(cluster, stories, serial, tmp_path):
-    """Files of results, of which one was left half written, as JSON lines and as Parquet."""
-    for kind in ("json", "parquet"):
-        folder = tmp_path / kind
-        written = {"json": lambda ds: ds.write_json, "parquet": lambda ds: ds.write_parquet}[kind]
-        written(computed(stories, 1, 90, 30))(str(folder))
-        whole = sorted(folder.iterdir())
-        assert len(whole) > 2 and sorted(qinfer.ray.done_ids(folder)) == list(range(90))
-        torn = whole[1].read_bytes()
-        whole[1].write_bytes(torn[: len(torn) // 2])
-        left = qinfer.ray.remaining(ray.data.from_items(rows(120)), folder)
-        assert (folder / f"{whole[1].name}.torn").exists() and not whole[1].exists()
-        missing = left.count()
-        assert 30 < missing < 120
-        options = {"sampler": SAMPLER, "max_tokens": MAX_TOKENS, "context": 64, "threads": 1, "logprobs": True}
-        written(qinfer.ray.batch(left, stories, actors=1, **options))(str(folder))
-        reader = {"json": ray.data.read_json, "parquet": ray.data.read_parquet}[kind]
-        results = reader([str(path) for path in folder.glob(f"*.{kind}")]).take_all()
-        assert sorted(row["id"] for row in results) == list(range(120))
-        assert {row["id"]: list(row["tokens"]) for row in results} == {row["id"]: row["tokens"] for row in serial[:120]}
+    """Files of results, of which one was left half written."""
+    computed(stories, 1, 90, 30).write_json(str(tmp_path))
+    whole = sorted(tmp_path.iterdir())
+    assert len(whole) > 2 and sorted(qinfer.ray.done_ids(tmp_path)) == list(range(90))
+    torn = whole[1].read_bytes()
+    whole[1].write_bytes(torn[: len(torn) // 2])
+    left = qinfer.ray.remaining(ray.data.from_items(rows(120)), tmp_path)
+    assert [path.name for path in tmp_path.glob("*.torn")] == [f"{whole[1].name}.torn"] and not whole[1].exists()
+    n_done = len(qinfer.ray.done_ids(tmp_path))
+    assert 0 < n_done < 90
+    options = {"sampler": SAMPLER, "max_tokens": MAX_TOKENS, "context": 64, "threads": 1, "logprobs": True}
+    qinfer.ray.batch(left, stories, actors=1, **options).write_json(str(tmp_path))
+    lines = [line for path in tmp_path.glob("*.json") for line in path.read_text().splitlines()]
+    results = sorted(map(json.loads, lines), key=lambda row: row["id"])
+    assert [{name: row[name] for name in ("id", "tokens", "logprobs")} for row in results] == serial[:120]
+
+
+def test_what_is_done(tmp_path):
+    pyarrow.parquet.write_table(pyarrow.table({"name": ["a", "b"], "text": ["", ""]}), tmp_path / "1.parquet")
+    pyarrow.parquet.write_table(pyarrow.table({"name": ["c"] * 100}), tmp_path / "2.parquet")
+    (tmp_path / "3.jsonl").write_text('{"name": "d"}\n{"name": "e"}\n')
+    (tmp_path / "4.jsonl").write_text('{"name": "f"}\n{"name": "g"')
+    (tmp_path / "notes.txt").write_text("of somebody")
+    two = (tmp_path / "2.parquet").read_bytes()
+    (tmp_path / "2.parquet").write_bytes(two[:-9])
+    assert qinfer.ray.done_ids(tmp_path, id="name") == ["a", "b", "d", "e"]
+    names = ["1.parquet", "2.parquet.torn", "3.jsonl", "4.jsonl.torn", "notes.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    with pytest.raises(KeyError, match="id"):
+        qinfer.ray.done_ids(tmp_path)
     assert qinfer.ray.done_ids(tmp_path / "none") == []
 
 
