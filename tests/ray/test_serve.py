@@ -299,19 +299,24 @@ def _served_by(client, n):
 
 
 # ---- Idle
-class Nothing:
-    def __init__(self, *_):
-        pass
+def nothing():
+    """An application of as many processes; Ray takes classes of functions along, instead of importing them."""
 
-    async def __call__(self, _):
-        return ""
+    class Nothing:
+        def __init__(self, *_):
+            pass
+
+        async def __call__(self, _):
+            return ""
+
+    inner = serve.deployment(Nothing, name="Replica", num_replicas=2).options(ray_actor_options={"num_cpus": 1})
+    outer = serve.deployment(Nothing, name="Front", num_replicas=1).options(ray_actor_options={"num_cpus": 0})
+    return outer.bind(inner.bind())
 
 
 def test_an_idle_application_costs_next_to_nothing(url, chat):
     """With and without it: next to an application that does nothing, of as many processes."""
-    inner = serve.deployment(Nothing, name="Replica", num_replicas=2).options(ray_actor_options={"num_cpus": 1})
-    outer = serve.deployment(Nothing, name="Front", num_replicas=1).options(ray_actor_options={"num_cpus": 0})
-    deployed(url, "nothing", outer.bind(inner.bind()))
+    deployed(url, "nothing", nothing())
     time.sleep(5)
     without = cores_taken(20)
     client = deployed(url, "tiny", qinfer.ray.app(chat, replicas=2, name="tiny"))

@@ -6,12 +6,16 @@ been sent to one since then counts as being there, so that requests which begin 
 
 from __future__ import annotations
 
+import collections
+import math
 import time
 from typing import Any
 
 from ray.serve.request_router import PendingRequest, ReplicaID, RequestRouter, RunningReplica
 
 from ._route import Contents, Route, tell_watchers
+
+_CHOSEN_S = 5.0  # how long a request that was meant for a replica counts as being there before it is
 
 
 class LongestBeginning(RequestRouter):  # type: ignore[misc]  # whose types are not looked at
@@ -21,6 +25,7 @@ class LongestBeginning(RequestRouter):  # type: ignore[misc]  # whose types are 
     def initialize_state(self, far_busier: int = 8) -> None:
         self._far_busier = far_busier
         self._contents: dict[str, Contents] = {}
+        self._under_way: dict[str, tuple[str, float]] = {}  # the replica of a request, and until when that is so
 
     def update_replicas(self, replicas: list[RunningReplica]) -> None:
         super().update_replicas(replicas)
@@ -38,7 +43,12 @@ class LongestBeginning(RequestRouter):  # type: ignore[misc]  # whose types are 
         if meant:
             return [meant]
         now = time.monotonic()
-        loads = {replica.replica_id: self._load_of(replica) for replica in candidate_replicas}
+        self._under_way = {key: value for key, value in self._under_way.items() if value[1] > now}
+        ours = collections.Counter(where for where, _ in self._under_way.values())
+        loads = {
+            replica.replica_id: max(self._load_of(replica), ours[replica.replica_id.unique_id])
+            for replica in candidate_replicas
+        }
         known = {replica.replica_id: self._known_of(replica) for replica in candidate_replicas}
         least = min(loads.values(), default=0)
 
@@ -47,14 +57,24 @@ class LongestBeginning(RequestRouter):  # type: ignore[misc]  # whose types are 
             far_busier = load - least > self._far_busier
             return far_busier, -contents.blocks_of(route.names, now), load, contents.size()
 
-        return [[replica] for replica in sorted(candidate_replicas, key=rank)]
+        ranked = sorted(candidate_replicas, key=rank)
+        if pending_request is not None and ranked:
+            self._note(pending_request, ranked[0].replica_id, now + _CHOSEN_S)
+        return [[replica] for replica in ranked]
 
     def on_request_routed(self, pending_request: PendingRequest, replica_id: ReplicaID, result: Any) -> None:
         contents = self._contents.setdefault(replica_id.unique_id, Contents())
         contents.send(_route_of(pending_request).names, time.monotonic())
+        self._note(pending_request, replica_id, math.inf)
+
+    def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
+        self._under_way.pop(internal_request_id, None)
+
+    def _note(self, request: PendingRequest, replica_id: ReplicaID, until: float) -> None:
+        self._under_way[request.metadata.internal_request_id] = replica_id.unique_id, until
 
     def _load_of(self, replica: RunningReplica) -> int:
-        """Requests, as its last answers have told, or else its last report."""
+        """Requests of all fronts, as its last answers have told, or else its last report."""
         told = self.replica_queue_len_cache.get(replica.replica_id)
         return int(replica.routing_stats.get("requests", 0) if told is None else told)
 
