@@ -20,8 +20,8 @@ def write_slow_model(folder, like):
     n, ffn, layers, width = 768, 2048, 8, 64
     heads, kv_heads = n // width, 4
     config |= {
-        "hidden_size": n, "intermediate_size": ffn, "num_hidden_layers": layers, "layer_types": ["full_attention"] * layers,
-        "head_dim": width, "num_attention_heads": heads, "num_key_value_heads": kv_heads,
+        "hidden_size": n, "intermediate_size": ffn, "num_hidden_layers": layers, "head_dim": width,
+        "layer_types": ["full_attention"] * layers, "num_attention_heads": heads, "num_key_value_heads": kv_heads,
     }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
     shapes = {"model.embed_tokens.weight": (config["vocab_size"], n), "model.norm.weight": (n,)}
@@ -37,7 +37,9 @@ def write_slow_model(folder, like):
     random, header, data = numpy.random.default_rng(1), {}, []
     offset = 0
     for name, shape in shapes.items():
-        values = numpy.ones(shape, numpy.float32) if len(shape) == 1 else random.standard_normal(shape, numpy.float32) * 0.05
+        values = random.standard_normal(shape, numpy.float32) * 0.05
+        if len(shape) == 1:
+            values[:] = 1
         halves = (values.view(numpy.uint32) >> 16).astype(numpy.uint16).tobytes()  # bf16
         header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [offset, offset + len(halves)]}
         offset += len(halves)

@@ -63,7 +63,12 @@ def app(
         **counts,
     )
     bound = deployed.bind(
-        path, runtime={"threads": threads, **(runtime or {})}, context=context, cache_bytes=cache, max_running=max_running, max_waiting=max_waiting
+        path,
+        runtime={"threads": threads, **(runtime or {})},
+        context=context,
+        cache_bytes=cache,
+        max_running=max_running,
+        max_waiting=max_waiting,
     )
     front = serve.deployment(Front, name="Front", num_replicas=fronts, ray_actor_options={"num_cpus": 0}).options(
         max_ongoing_requests=100_000, graceful_shutdown_timeout_s=end_s
