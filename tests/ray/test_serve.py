@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+import types
 
 import httpx
 import openai
@@ -20,8 +21,9 @@ from serve_support import END, AsAFileSays, cores_taken, replica_pids, wait_unti
 
 import qinfer
 import qinfer.ray
-from qinfer.ray._blocks import length_of, names_of
-from qinfer.ray._route import Route
+from qinfer.ray._blocks import length_of, names_of, packed
+from qinfer.ray._route import Contents, Route
+from qinfer.ray._scaling import by_requests_and_cache
 
 LONG = {"max_completion_tokens": 600, "logit_bias": {END: -100}, "temperature": 1.0}
 
@@ -177,6 +179,33 @@ def test_names_of_beginnings():
     assert names_of(tokens[:100], 32) == names[:3] and names_of(tokens[:31], 32) == []
     changed = names_of([0, *tokens[:20], 7, *tokens[22:]], 32)
     assert not set(changed) & set(names)
+
+
+def test_what_a_replica_has():
+    tokens = list(range(1000))
+    names, others = tuple(names_of(tokens, 32)), tuple(names_of(tokens[1:], 32))
+    contents = Contents()
+    assert contents.blocks_of(names, now=0) == 0
+    contents.report(packed(names[:4]))
+    assert contents.blocks_of(names, now=0) == 4 and contents.blocks_of(others, now=0) == 0
+    contents.send(others[:2], now=0)
+    assert contents.blocks_of(others, now=1) == 2
+    assert contents.blocks_of(others, now=11) == 0  # the replica has not reported it
+    contents.report("")
+    assert contents.blocks_of(names, now=0) == 0  # it was evicted
+
+
+def test_as_many_replicas_as_requests_and_caches_need():
+    config = types.SimpleNamespace(get_target_ongoing_requests=lambda: 8)
+
+    def wanted(requests, *used):
+        metrics = {"cache_used": dict(enumerate(used))} if used else None
+        return by_requests_and_cache(
+            types.SimpleNamespace(total_num_requests=requests, config=config, aggregated_metrics=metrics)
+        )[0]
+
+    assert wanted(0) == 0 and wanted(20) == 2.5 and wanted(20, 0.1, 0.1) == 2.5
+    assert wanted(2, 1.0, 1.0) == pytest.approx(2.5)
 
 
 def test_each_family_of_beginnings_stays_with_its_replica(client):
