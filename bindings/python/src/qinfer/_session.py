@@ -101,7 +101,8 @@ class KvCache(Handle):
     def find(self, tokens: Iterable[int]) -> int:
         """How many of these tokens, from the first on, a session would find in the cache now if more tokens followed
         them: whole blocks."""
-        listed, n = _tokens(tokens), ctypes.c_size_t()
+        listed = tokens if isinstance(tokens, ctypes.Array) else _tokens(tokens)  # an array of C as it is
+        n = ctypes.c_size_t()
         call(lib.qinfer_kv_cache_find, self, listed, len(listed), 0, ctypes.byref(n))
         return n.value
 

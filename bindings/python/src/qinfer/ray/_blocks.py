@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import array
 import base64
+import ctypes
 import hashlib
 import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from .._session import KvCache
 
@@ -62,7 +64,7 @@ class Resident:
 
     def __init__(self, cache: KvCache) -> None:
         self._cache, self._block_tokens = cache, int(cache.stats["block_tokens"])
-        self._prompts: OrderedDict[bytes, tuple[array.array[int], list[bytes]]] = OrderedDict()
+        self._prompts: OrderedDict[bytes, tuple[Any, list[bytes]]] = OrderedDict()  # tokens as C has them
         self._lock = threading.Lock()
 
     def note(self, tokens: Sequence[int]) -> None:
@@ -70,7 +72,7 @@ class Resident:
         if not names:
             return
         with self._lock:
-            self._prompts[names[-1]] = array.array("i", tokens), names
+            self._prompts[names[-1]] = (ctypes.c_int32 * len(tokens))(*tokens), names
             self._prompts.move_to_end(names[-1])
             while len(self._prompts) > _MOST_PROMPTS:
                 self._prompts.popitem(last=False)
