@@ -20,7 +20,7 @@ import qinfer
 from qinfer import _abi
 from qinfer._library import call, lib, read_text, sized
 from qinfer._model import ChatPrompt
-from qinfer._openai import _Answer, _Generation, _Request
+from qinfer.openai._draw import Answer, Request, _Generation, new_seed
 
 WORDS = ["", "Hi", "What is the capital of France?", "é\n\t\"\\ \U0001f600", "<|im_end|>", "a" * 300, "{}", "null"]
 
@@ -179,10 +179,10 @@ class Program:
     def answer(self, kind, fields):
         """Bytes, and the request, which is None where it was refused."""
         try:
-            request = _Request(self.model, kind, fields, ChatPrompt([]))
+            request = Request(self.model, kind, json.dumps(fields).encode(), ChatPrompt([]), new_seed())
         except qinfer.QinferError as failure:
             return self.error(failure), None
-        with request, _Answer(request, "id", "m") as answer:
+        with request, Answer(request, "id", "m", 0) as answer:
             if kind == _abi.QINFER_OPENAI_EMBEDDINGS:
                 for prompt in range(request.info.n_prompts):
                     call(lib.qinfer_openai_answer_embed, answer, prompt, self.embedding, 0, None)

@@ -55,5 +55,5 @@ def test_a_run_that_leaves_something_out_fails(root):
     options = ["-q", "-p", "no:cacheprovider", "--all-called", "-k", "comes_back"]
     done = subprocess.run([sys.executable, "-m", "pytest", *options, tests], capture_output=True, text=True)
     said = done.stdout.splitlines()
-    assert done.returncode == 1 and "FAILED: no test calls qinfer._model.plan" in said, done.stdout
+    assert done.returncode == 1 and "FAILED: no test calls qinfer._plan.plan" in said, done.stdout
     assert "FAILED: no test calls qinfer._model.Model.tokenize" not in said and "1 passed" in said[-1]

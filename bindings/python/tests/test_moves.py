@@ -9,7 +9,7 @@ import pytest
 import qinfer
 from qinfer import _abi
 from qinfer._engine import Inbox
-from qinfer._openai import HasLeft
+from qinfer.openai._draw import HasLeft
 
 numpy = pytest.importorskip("numpy")
 from qinfer.ray._moving import Answering, Ask, resume  # noqa: E402

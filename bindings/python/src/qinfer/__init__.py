@@ -8,6 +8,9 @@
 Names and rules are those of the C ABI (qinfer.h); every failure is a QinferError.
 """
 
+from ._batch import generate
+from ._cache import KvCache
+from ._cancel import Cancel
 from ._chat import Chat
 from ._engine import AsyncEngine, Engine, Piece
 from ._errors import (
@@ -28,16 +31,45 @@ from ._errors import (
 )
 from ._files import File, Opener
 from ._grammar import Grammar
-from ._model import Cancel, ChatPrompt, Detokenizer, Model, Runtime, Token, build_info, cpu_info, plan, version
-from ._openai import AsyncClient, Client
+from ._load import LoadOptions
+from ._model import ChatPrompt, Detokenizer, Model, Token
+from ._options import ManyOptions, SamplerOptions, ScoreOptions, TurnOptions
+from ._plan import PlanOptions, export_gguf, inspect, pack, plan, plan_map
 from ._reply import Part, Reply
-from ._session import Generated, KvCache, Session, evaluate, evaluate_stage
+from ._results import Generated, TokenInfo
+from ._runtime import KernelSet, Runtime, build_info, cpu_info, kernel_sets, version
+from ._session import Session, evaluate
+from ._stage import evaluate_stage
 from ._store import KvStore
 from ._texts import embed, rerank
+from .openai import (
+    APIConnectionError,
+    APIError,
+    APIStatusError,
+    APITimeoutError,
+    AsyncClient,
+    AsyncOpenAI,
+    AuthenticationError,
+    BadRequestError,
+    Client,
+    InternalServerError,
+    LengthFinishReasonError,
+    OpenAI,
+    OpenAIError,
+    RateLimitError,
+    pydantic_function_tool,
+)
 
 __all__ = [
+    "APIConnectionError",
+    "APIError",
+    "APIStatusError",
+    "APITimeoutError",
     "AsyncClient",
     "AsyncEngine",
+    "AsyncOpenAI",
+    "AuthenticationError",
+    "BadRequestError",
     "BufferTooSmallError",
     "Cancel",
     "CancelledError",
@@ -52,31 +84,51 @@ __all__ = [
     "Generated",
     "Grammar",
     "InternalError",
+    "InternalServerError",
     "InvalidArgumentError",
     "IoError",
+    "KernelSet",
     "KvCache",
     "KvFullError",
     "KvStore",
+    "LengthFinishReasonError",
+    "LoadOptions",
+    "ManyOptions",
     "Model",
     "NoMemoryError",
     "NotFoundError",
     "NumericError",
+    "OpenAI",
+    "OpenAIError",
     "Opener",
     "Part",
     "Piece",
+    "PlanOptions",
     "QinferError",
+    "RateLimitError",
     "Reply",
     "Runtime",
+    "SamplerOptions",
+    "ScoreOptions",
     "Session",
     "StateError",
     "Token",
+    "TokenInfo",
+    "TurnOptions",
     "UnsupportedError",
     "build_info",
     "cpu_info",
     "embed",
     "evaluate",
     "evaluate_stage",
+    "export_gguf",
+    "generate",
+    "inspect",
+    "kernel_sets",
+    "pack",
     "plan",
+    "plan_map",
+    "pydantic_function_tool",
     "rerank",
     "version",
 ]

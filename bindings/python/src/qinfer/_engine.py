@@ -11,14 +11,19 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack, cast
 
 from . import _abi, _exit
 from ._apart import Apart
+from ._cache import KvCache
 from ._errors import QinferError, StateError
-from ._library import Handle, ask, call, encoded, error_of, lib, sized, text_at, utf8
-from ._model import Model, Path
-from ._session import _FINISHES, Generated, KvCache, Session
+from ._infos import EngineStats
+from ._library import Handle, ask, call, encoded, error_of, lib, members_of, sized, text_at
+from ._load import Path
+from ._model import Model
+from ._options import SamplerOptions
+from ._results import FINISHES, Generated, generate_options
+from ._session import Session
 
 _WAIT_NS = 100_000_000  # after which a thread without requests ends
 
@@ -82,12 +87,20 @@ class _Request(Handle):
 
 class Generation(Handle):
     _free = "qinfer_generation_free"
+    keeps: Any = None  # what it uses, until it is freed
 
     @classmethod
     def of(cls, session: Session, options: Any) -> Generation:
         made = cls()
         made._create(lambda out: call(lib.qinfer_generation_create, session, ctypes.byref(options), out))
         return made
+
+    @property
+    def result(self) -> Any:
+        """A qinfer_generate_result."""
+        filled = sized(_abi.qinfer_generate_result)
+        call(lib.qinfer_generation_get_result, self, ctypes.byref(filled))
+        return filled
 
 
 class Reservation:
@@ -177,6 +190,7 @@ class Engine:
     ) -> None:
         self.cache = source if isinstance(source, KvCache) else KvCache(source, budget_bytes=budget_bytes, prefix=True)
         self.model = self.cache.model
+        self.max_running, self.max_waiting = max_running or 16, max_waiting or 256
         self._scheduler = _Scheduler(self.cache, max_running, max_waiting, step_ms, park, park_bytes)
         self._jobs: dict[int, Job] = {}
         self._reservations: dict[int, Reservation] = {}
@@ -186,12 +200,26 @@ class Engine:
         self._closing = False
 
     @property
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> EngineStats:
         """Requests that wait, run and are parked, steps and rows so far, and the memory that the scheduler takes."""
         filled = sized(_abi.qinfer_scheduler_stats)
         call(lib.qinfer_scheduler_get_stats, self._scheduler, ctypes.byref(filled))
-        stats = {name: getattr(filled, name) for name, _ in filled._fields_ if name != "struct_size"}
-        return {**stats, "memory_bytes": self._scheduler.memory_bytes}
+        return cast(EngineStats, {**members_of(filled), "memory_bytes": self._scheduler.memory_bytes})
+
+    def _prepare(
+        self, tokens: Sequence[int], options: Any, grammar: Any, max_draft: int, sampler: SamplerOptions
+    ) -> tuple[Session, Generation]:
+        """A session of the cache with room for the tokens and what may follow, and its generation."""
+        room = len(tokens) + options.max_tokens if options.max_tokens else 0
+        session = Session(self.cache, max_tokens=min(room, self.model.info["context_tokens"]), max_draft=max_draft)
+        try:
+            session.append(tokens)
+            session.set_sampler(**sampler)
+            session.set_grammar(grammar)
+            return session, Generation.of(session, options)
+        except BaseException:
+            session.close()
+            raise
 
     def submit(self, job: Job, *, priority: int = 0, key: int = 0, timeout: float | None = None) -> None:
         """[any thread] Higher priorities begin first; keys (users) share alike; after `timeout` seconds the job ends with
@@ -335,12 +363,12 @@ class AsyncEngine(Engine):
         priority: int = 0,
         key: int = 0,
         timeout: float | None = None,
-        **sampler: Any,
+        **sampler: Unpack[SamplerOptions],
     ) -> AsyncIterator[Piece]:
         """The text after a prompt, token by token. Leaving the loop cancels the request. grammar, and the options of
         Session.set_sampler(); max_draft: tokens guessed ahead, which changes none."""
         shared = _Shared(priority, key, timeout)
-        options = _options_of(max_tokens, stop, logprobs)
+        options = generate_options(max_tokens, stop, logprobs=logprobs)
         async for piece in self._draw(prompt, options, grammar, max_draft, shared, sampler, []):
             yield piece
 
@@ -355,19 +383,16 @@ class AsyncEngine(Engine):
         priority: int = 0,
         key: int = 0,
         timeout: float | None = None,
-        **sampler: Any,
+        **sampler: Unpack[SamplerOptions],
     ) -> Generated:
         """The same, when it has ended."""
         results: list[Any] = []
         shared = _Shared(priority, key, timeout)
-        options = _options_of(max_tokens, stop, False)
+        options = generate_options(max_tokens, stop)
         drawn = self._draw(prompt, options, grammar, max_draft, shared, sampler, results)
         pieces = [piece.text async for piece in drawn]
         (result,) = results
-        return Generated(
-            "".join(pieces), _FINISHES[result.finish], result.prompt_tokens, result.cached_tokens, result.new_tokens,
-            result.prefill_ns, result.decode_ns,
-        )  # fmt: skip
+        return Generated.of("".join(pieces), result)
 
     async def _draw(
         self,
@@ -376,33 +401,22 @@ class AsyncEngine(Engine):
         grammar: Any,
         max_draft: int,
         shared: _Shared,
-        sampler: dict[str, Any],
+        sampler: SamplerOptions,
         results: list[Any],
     ) -> AsyncIterator[Piece]:
         """`results` gets what was drawn at the end."""
-        inbox, max_tokens, logprobs = Inbox(), options.max_tokens, options.flags != 0
+        inbox, logprobs = Inbox(), options.flags != 0
         tokens = self.model.tokenize(prompt) if isinstance(prompt, str) else list(prompt)
-        room = len(tokens) + max_tokens if max_tokens else 0
-        session = Session(self.cache, max_tokens=min(room, self.model.info["context_tokens"]), max_draft=max_draft)
-        try:
-            session.append(tokens)
-            session.set_sampler(**sampler)
-            session.set_grammar(grammar)
-            generation = Generation.of(session, options)
-        except BaseException:
-            session.close()
-            raise
+        session, generation = self._prepare(tokens, options, grammar, max_draft, sampler)
 
         def token(info: Any) -> None:
             text = text_at(ctypes.cast(info.text, ctypes.c_void_p).value, info.text_len)
-            finish = _FINISHES[info.finish] if info.finish else None
+            finish = FINISHES[info.finish] if info.finish else None
             inbox.put(Piece(text, info.token, info.logprob if logprobs else None, finish))
 
         def end(error: BaseException | None) -> None:
             if error is None:
-                filled = sized(_abi.qinfer_generate_result)
-                call(lib.qinfer_generation_get_result, generation, ctypes.byref(filled))
-                results.append(filled)
+                results.append(generation.result)
             inbox.end(error)
 
         job = Job(session, generation, token, end)
@@ -422,16 +436,6 @@ def _end_of(event: Any) -> BaseException | None:
     if event.kind != _abi.QINFER_EVENT_END or event.status == 0:
         return None
     return error_of(event.status, (event.message or b"").decode("utf-8", "replace"), 0)
-
-
-def _options_of(max_tokens: int, stop: Sequence[str], logprobs: bool) -> Any:
-    options = sized(_abi.qinfer_generate_options, max_tokens=max_tokens)
-    texts = [utf8(text) for text in ([stop] if isinstance(stop, str) else stop)]
-    options.stop = (ctypes.c_char_p * len(texts))(*texts)
-    options.stop_lens = (ctypes.c_size_t * len(texts))(*map(len, texts))
-    options.n_stop = len(texts)
-    options.flags = _abi.QINFER_GENERATE_LOGPROBS if logprobs else 0
-    return options
 
 
 class Inbox:

@@ -7,29 +7,35 @@ import ctypes
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from sys import is_finalizing
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from . import _abi, _exit
 from ._apart import Apart
 from ._errors import ERRORS, QinferError
 
+T = TypeVar("T")
 _FOLDER = Path(__file__).parent
 _ROOM = 16384
 _SIGNALS = [int(number) for number in signal.valid_signals()]
+_FLOATS = (ctypes.c_float, ctypes.c_double)
 _INTEGERS = (ctypes.c_int32, ctypes.c_uint32, ctypes.c_int64, ctypes.c_uint64, ctypes.c_size_t)
 
 
-def checked(kind: Any, value: Any) -> Any:
-    """The value, which ctypes would cut to the type where it does not fit. ValueError then."""
+def checked(kind: Any, value: Any, name: str = "") -> Any:
+    """The value, which ctypes would cut to the type where it does not fit. ValueError then, and TypeError where it is no
+    number; both name what it is of."""
+    what = f"{name} is {value!r:.80}" if name else f"{value!r:.80}"
     if kind in _INTEGERS and isinstance(value, int):
         bits = 8 * ctypes.sizeof(kind)
         least = -(1 << (bits - 1)) if kind(-1).value < 0 else 0
         if not least <= value < least + (1 << bits):
-            raise ValueError(f"{value} is out of range: {least} to {least + (1 << bits) - 1} is expected")
+            raise ValueError(f"{what}, which is out of range: {least} to {least + (1 << bits) - 1} is expected")
+    elif kind in _INTEGERS and not hasattr(value, "__index__") or kind in _FLOATS and not hasattr(value, "__float__"):
+        raise TypeError(f"{what}, expected a number")
     return value
 
 
@@ -181,6 +187,21 @@ def call_apart(ending: Handle, function: Any, *arguments: Any) -> None:
         raise ended[0]
 
 
+def one_of(what: str, words: Mapping[str, int], word: str) -> int:
+    """The number that a word stands for. ValueError that lists the words."""
+    if not isinstance(word, str) or word not in words:
+        known = ", ".join(repr(known) for known in words)
+        raise ValueError(f"{what} is {word!r:.80}, expected one of {known}")
+    return words[word]
+
+
+def checked_names(function: str, options: Mapping[str, Any], known: Any) -> None:
+    """TypeError for an option that the TypedDict does not have."""
+    for name in options:
+        if name not in known.__annotations__:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+
+
 def utf8(text: str) -> bytes:
     expect(str, text)
     return text.encode("utf-8")
@@ -189,7 +210,7 @@ def utf8(text: str) -> bytes:
 def sized(struct: Any, **members: Any) -> Any:
     """A struct whose first member is its size."""
     kinds = fields_of(struct)
-    values = {name: checked(kinds[name], value) for name, value in members.items()}
+    values = {name: checked(kinds[name], value, name) for name, value in members.items()}
     return struct(struct_size=ctypes.sizeof(struct), **values)
 
 
@@ -229,17 +250,46 @@ def read_text(function: Any, *arguments: Any, room: int = 1024) -> str:
             room = max(n.value + 1, 2 * room)
 
 
-def read_tokens(function: Any, *arguments: Any, room: int = 256) -> list[int]:
+def read_list(kind: Any, function: Any, *arguments: Any, room: int = 256) -> list[int]:
+    """What a function writes to (numbers, capacity, out_n)."""
     n = ctypes.c_size_t()
     while True:
-        buffer = (ctypes.c_int32 * room)()
+        buffer = (kind * room)()
         try:
             call(function, *arguments, buffer, room, ctypes.byref(n))
-            return buffer[: n.value]
+            return list(buffer[: n.value])
         except ERRORS[_abi.QINFER_E_BUFFER_TOO_SMALL]:
             if n.value <= room:
                 raise
             room = max(n.value, 2 * room)
+
+
+def read_tokens(function: Any, *arguments: Any, room: int = 256) -> list[int]:
+    return read_list(ctypes.c_int32, function, *arguments, room=room)
+
+
+def tokens_of(tokens: Iterable[int]) -> Any:
+    """Tokens as an array of C."""
+    listed = list(tokens)
+    return (ctypes.c_int32 * len(listed))(*[checked(ctypes.c_int32, token) for token in listed])
+
+
+def members_of(struct: Any, without: Iterable[str] = ()) -> dict[str, Any]:
+    """A struct as a dict: texts as str, no sizes and reserved members."""
+    out = {}
+    for name, *_ in struct._fields_:
+        value = getattr(struct, name)
+        if name not in ("struct_size", "reserved") and name not in without:
+            value = list(value) if isinstance(value, ctypes.Array) else value
+            out[name] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    return out
+
+
+def read_struct(kind: type[T], struct: Any, function: Any, *arguments: Any) -> T:
+    """What a function fills, as a dict with the members of `kind`."""
+    filled = sized(struct)
+    call(function, *arguments, ctypes.byref(filled))
+    return cast(T, members_of(filled))
 
 
 class Callbacks:

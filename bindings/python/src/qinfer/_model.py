@@ -1,293 +1,68 @@
-"""Runtimes, models and what needs no session: tokens, chat templates, memory plans."""
+"""Models and what needs no session: tokens and chat templates."""
 
 from __future__ import annotations
 
 import ctypes
-import errno
 import json
 import os
-import re
-import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
-from . import _abi, _exit
-from ._errors import NotFoundError
-from ._files import HostFiles, Opener
+from . import _abi
+from ._cancel import Cancel
+from ._infos import EncodingInfo, Memory, ModelInfo
 from ._library import (
-    Callbacks,
     Handle,
     Held,
     address_of,
     ask,
     call,
-    call_apart,
     encoded,
     expect,
-    handles,
     lib,
     pointer,
+    read_list,
+    read_struct,
     read_text,
     read_tokens,
     sized,
-    text_at,
     utf8,
 )
+from ._load import Loading, LoadOptions, Path
+from ._options import ManyOptions
+from ._results import Generated
+from ._runtime import Runtime
 
-Path = str | os.PathLike[str]
 Message = Mapping[str, Any]
-
-
-def version() -> str:
-    """The version of the library that is loaded."""
-    return str(lib.qinfer_version_string().decode())
-
-
-def build_info() -> str:
-    """Commit, compiler, flags and kernel sets of the library."""
-    return str(lib.qinfer_build_info().decode())
-
-
-def members_of(struct: Any, without: Iterable[str] = ()) -> dict[str, Any]:
-    """A struct as a dict: texts as str, no sizes and reserved members."""
-    out = {}
-    for name, *_ in struct._fields_:
-        value = getattr(struct, name)
-        if name not in ("struct_size", "reserved") and name not in without:
-            value = list(value) if isinstance(value, ctypes.Array) else value
-            out[name] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-    return out
-
-
-def read_struct(struct: Any, function: Any, *arguments: Any) -> dict[str, Any]:
-    """What a function fills, as a dict."""
-    filled = sized(struct)
-    call(function, *arguments, ctypes.byref(filled))
-    return members_of(filled)
-
-
-def cpu_info() -> dict[str, Any]:
-    """Cores, caches, and the kernel set ("target") that is chosen by default."""
-    info = read_struct(_abi.qinfer_cpu_info, lib.qinfer_get_cpu_info)
-    info["model_name"] = read_text(lib.qinfer_cpu_name)
-    info["features"] = read_text(lib.qinfer_cpu_features)
-    return info
-
-
-class Cancel(Handle):
-    """A request to stop, which calls look at: request() it from any thread. It stays until reset()."""
-
-    _free = "qinfer_cancel_free"
-
-    def __init__(self) -> None:
-        self._requested = False
-        self._followers: weakref.WeakSet[Cancel] = weakref.WeakSet()
-        self._create(lambda out: call(lib.qinfer_cancel_create, out))
-
-    @classmethod
-    def of_call(cls, cancel: Cancel | None) -> Cancel:
-        """One of a call's own, which a signal or the end of the interpreter may request, and which is requested when
-        the caller's is."""
-        own = cls()
-        if cancel is not None:
-            expect(Cancel, cancel)
-            _ = cancel.native
-        with handles():  # in which other threads go through these
-            _of_calls.add(own)
-            if cancel is not None:
-                cancel._followers.add(own)
-        if cancel is not None and cancel._requested:
-            own.request()
-        return own
-
-    def request(self) -> None:
-        self._requested = True
-        self._begin()  # and not ask(), which refuses where the interpreter ends
-        try:
-            lib.qinfer_cancel_request(pointer(self))
-        finally:
-            self._end()
-        with handles():
-            followers = list(self._followers)
-        for follower in followers:
-            follower._request_if_open()
-
-    def _request_if_open(self) -> None:
-        """Of a call that another thread may be ending: its Cancel is found until after __del__ has run."""
-        with suppress(ValueError):
-            self.request()
-
-    def reset(self) -> None:
-        self._requested = False
-        ask(lib.qinfer_cancel_reset, self)
-
-
-_of_calls: weakref.WeakSet[Cancel] = weakref.WeakSet()
-
-
-def _cancel_calls() -> None:
-    with handles():
-        cancels = list(_of_calls)
-    for cancel in cancels:
-        cancel._request_if_open()
-
-
-_exit.requests.append(_cancel_calls)
-
-
-class Runtime(Handle):
-    """Threads and kernel sets. Evaluations on one runtime run one after another, each on all of its threads.
-
-    threads: 0 = physical cores. cpu_target: a kernel set by name. exact: f32 activations and sums. log: called with
-    (level, line); it may be called on any thread. tiles: whether the system may be asked for those of AMX."""
-
-    _free = "qinfer_runtime_free"
-
-    def __init__(
-        self,
-        threads: int = 0,
-        cpu_target: str | None = None,
-        exact: bool = False,
-        spin_us: int = 0,
-        log: Callable[[int, str], object] | None = None,
-        log_level: int = _abi.QINFER_LOG_WARN,
-        tiles: bool = True,
-    ) -> None:
-        options = sized(_abi.qinfer_runtime_options, n_threads=threads, spin_us=spin_us, log_level=log_level)
-        options.flags = _abi.QINFER_RUNTIME_EXACT if exact else 0
-        options.flags |= 0 if tiles else _abi.QINFER_RUNTIME_NO_TILES
-        options.cpu_target = encoded(cpu_target)
-        if log is not None:
-            expect(Callable, log)
-            sink = log
-
-            def deliver(level: int, line: int, size: int, _: Any) -> None:
-                try:
-                    sink(level, text_at(line, size))
-                except Exception:  # noqa: BLE001 - nothing waits for it
-                    pass
-
-            _exit.callbacks.add(deliver.__code__)
-            self._log = _abi.qinfer_log_fn(deliver)
-            options.log = self._log
-        self._create(lambda out: call(lib.qinfer_runtime_create, ctypes.byref(options), out))
-
-    @property
-    def info(self) -> dict[str, Any]:
-        return read_struct(_abi.qinfer_runtime_info, lib.qinfer_runtime_get_info, self)
-
-
-def _find(path: Path) -> Path:
-    """The path, or the snapshot of a model that is named by its id of the Hugging Face hub."""
-    if not isinstance(path, (str, os.PathLike)) or os.path.exists(path) or not re.fullmatch(r"[\w.-]+/[\w.-]+", str(path)):
-        return path
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError:
-        raise _not_there(path, "to fetch it from the hub: pip install huggingface_hub") from None
-    patterns = ["*.json", "*.safetensors", "*.jinja", "*.model"]
-    try:
-        return str(snapshot_download(str(path), allow_patterns=patterns))
-    except Exception as failure:
-        raise _not_there(path, f"and the hub does not give it: {failure}") from failure
-
-
-def _not_there(path: Path, why: str) -> NotFoundError:
-    message = f"{path} is no file or directory; {why}"
-    return NotFoundError("QINFER_E_NOT_FOUND", _abi.QINFER_E_NOT_FOUND, message, errno.ENOENT)
 
 
 @dataclass(frozen=True)
 class Token:
-    """A token: its bytes, perhaps part of a character, and what it is."""
+    """A token: its bytes, perhaps part of a character, and what it is. byte: it stands for one byte alone."""
 
     id: int
     bytes: bytes
     control: bool
     end: bool
-
-
-def _stage_of(layers: range) -> tuple[int, int]:
-    expect(range, layers)
-    if layers.step != 1 or len(layers) == 0:
-        raise ValueError(f"layers is {layers}, expected a range of layers one after another, such as range(0, 14)")
-    return layers.start, len(layers)
+    byte: bool = False
 
 
 class Model(Handle):
     """Weights, tokenizer and metadata; immutable, and for any number of threads.
 
-    path: a directory of a Hugging Face checkpoint, a GGUF file, a packed file, or an id of the hub ("Qwen/Qwen3-0.6B";
-    needs huggingface_hub). max_context: tokens that sessions will have at most, which matters to models with longrope
-    (qinfer_load_options). layers: a stage, such as range(0, 14), for evaluate_stage(). progress: called with (done_bytes, total_bytes). files: where path and packed_path are,
-    instead of the operating system's files; weights are read into memory then."""
+    path: a directory of a Hugging Face checkpoint, a GGUF file, a packed file, or an id of the hub ("Qwen/Qwen3-0.6B", or
+    "org/name:*Q4_K_M.gguf" for a file of it; needs huggingface_hub). Options: see LoadOptions."""
 
     _free = "qinfer_model_free"
     _instead = "threads may share it, another process loads it from its path"
-
-    def __init__(
-        self,
-        path: Path,
-        runtime: Runtime | None = None,
-        *,
-        weights: bool = True,
-        mmap: bool = True,
-        lock: bool = False,
-        verify: bool = False,
-        pack: bool = False,
-        weight_format: str | None = None,
-        max_batch_tokens: int = 0,
-        memory_budget: int = 0,
-        max_context: int = 0,
-        layers: range | None = None,
-        packed_path: Path | None = None,
-        progress: Callable[[int, int], object] | None = None,
-        cancel: Cancel | None = None,
-        files: Opener | None = None,
-    ) -> None:
+    def __init__(self, path: Path, runtime: Runtime | None = None, **options: Unpack[LoadOptions]) -> None:
         self.runtime = runtime
-        options = sized(_abi.qinfer_load_options, max_batch_tokens=max_batch_tokens, memory_budget_bytes=memory_budget)
-        options.max_context = max_context
-        if layers is not None:
-            options.first_layer, options.n_layers = _stage_of(layers)
-        for wanted, flag in (
-            (not weights, _abi.QINFER_LOAD_NO_WEIGHTS),
-            (not mmap, _abi.QINFER_LOAD_NO_MMAP),
-            (lock, _abi.QINFER_LOAD_LOCK),
-            (verify, _abi.QINFER_LOAD_VERIFY),
-            (pack, _abi.QINFER_LOAD_PACK),
-        ):
-            options.flags |= flag if wanted else 0
-        options.weight_format, options.packed_path = encoded(weight_format), encoded(packed_path)
-        ending = Cancel.of_call(cancel)
-        options.cancel = address_of(Cancel, ending)
-        callbacks = Callbacks() if files is None else HostFiles(files)
-        if isinstance(callbacks, HostFiles):
-            options.files = ctypes.pointer(callbacks.native)
-        if progress is not None:
-            report = progress
-
-            def advance(done: int, total: int, _: Any) -> int:
-                report(done, total)
-                return 0
-
-            guard = callbacks.guarded(_abi.qinfer_progress_fn, advance)
-            options.progress = guard
-        found = encoded(_find(path) if files is None else path)
-
-        def load(out: Any) -> None:
-            arguments = lib.qinfer_model_load, runtime, found, ctypes.byref(options), out
-            if files is None and progress is None:
-                call_apart(ending, *arguments)
-            else:
-                callbacks.call(*arguments)
-
+        loading = Loading("Model", options)
         if runtime is not None:
             expect(Runtime, runtime)
-        with Held(ending):
-            self._create(load)
+        found, native = loading.find(path), ctypes.byref(loading.native)
+        self._create(lambda out: loading.call(lib.qinfer_model_load, runtime, found, native, out))
         info = self.info
         self._n_vocab, self._embedding_dims = int(info["n_vocab"]), int(info["embedding_dims"])
         self._n_active = int(info["n_active_params"])
@@ -295,13 +70,13 @@ class Model(Handle):
         self._gives_hidden = bool(info["flags"] & _abi.QINFER_MODEL_GIVES_HIDDEN)
 
     @property
-    def info(self) -> dict[str, Any]:
-        return read_struct(_abi.qinfer_model_info, lib.qinfer_model_get_info, self)
+    def info(self) -> ModelInfo:
+        return read_struct(ModelInfo, _abi.qinfer_model_info, lib.qinfer_model_get_info, self)
 
     @property
-    def memory(self) -> dict[str, Any]:
+    def memory(self) -> Memory:
         """Bytes in use, as plan() says beforehand."""
-        return read_struct(_abi.qinfer_memory, lib.qinfer_model_get_memory, self)
+        return read_struct(Memory, _abi.qinfer_memory, lib.qinfer_model_get_memory, self)
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -312,6 +87,26 @@ class Model(Handle):
                 key = lib.qinfer_model_meta_key(pointer(self), index)
                 out[key.decode()] = (lib.qinfer_model_meta_value(pointer(self), key) or b"").decode("utf-8", "replace")
         return out
+
+    @property
+    def encodings(self) -> list[EncodingInfo]:
+        """How its matrices are stored, for each encoding."""
+        with Held(self):
+            count = lib.qinfer_model_encoding_count(pointer(self))
+            struct, function = _abi.qinfer_encoding_info, lib.qinfer_model_encoding_info
+            return [read_struct(EncodingInfo, struct, function, self, index) for index in range(count)]
+
+    def expert_counts(self, layer: int) -> list[int]:
+        """How many tokens each expert of a layer was chosen for since the model was loaded; [] where it has none."""
+        return read_list(ctypes.c_uint64, lib.qinfer_model_expert_counts, self, layer)
+
+    def generate(
+        self, prompts: Sequence[str | Sequence[int]], max_tokens: int = 0, **options: Unpack[ManyOptions]
+    ) -> list[Generated]:
+        """What follows each prompt, drawn together: qinfer.generate() of this model."""
+        from ._batch import generate
+
+        return generate(self, prompts, max_tokens, **options)
 
     def tokenize(self, text: str, *, special: bool = True, parse_special: bool = False) -> list[int]:
         """The tokens of a text. special: with what the tokenizer puts around it, such as a begin token. parse_special:
@@ -334,7 +129,7 @@ class Model(Handle):
             flags = ask(lib.qinfer_token_flags, self, token)
             text = ctypes.string_at(address, size.value) if address else b""
         control, end = bool(flags & _abi.QINFER_TOKEN_CONTROL), bool(flags & _abi.QINFER_TOKEN_END)
-        return Token(token, text, control, end)
+        return Token(token, text, control, end, bool(flags & _abi.QINFER_TOKEN_BYTE))
 
     def find_token(self, text: str) -> int:
         """The token whose entry in the tokenizer is this text. NotFoundError if there is none."""
@@ -390,6 +185,15 @@ class Model(Handle):
     @property
     def end_tokens(self) -> list[int]:
         return read_tokens(lib.qinfer_model_end_tokens, self)
+
+    @property
+    def chat_template_names(self) -> list[str]:
+        """The names of its templates for chat_template() and ChatPrompt."""
+        names: list[bytes] = []
+        with Held(self):
+            while name := lib.qinfer_model_chat_template_name(pointer(self), len(names)):
+                names.append(name)
+        return [name.decode("utf-8", "replace") for name in names]
 
     def chat_template(self, name: str | None = None) -> str:
         """The template as it is written. NotFoundError if there is none of that name."""
@@ -478,25 +282,3 @@ class Detokenizer(Handle):
         """What is held back; then it starts over."""
         call(lib.qinfer_detok_finish, self, self._text, self._room, ctypes.byref(self._n))
         return self._text.raw[: self._n.value].decode("utf-8")
-
-
-def plan(
-    path: Path, *, sessions: int = 0, context: int = 0, threads: int = 0, layers: range | None = None
-) -> dict[str, Any]:
-    """Bytes that loading the model, or a stage of these layers, and a cache for `sessions` sessions of `context` tokens will
-    take, from headers only."""
-    memory = sized(_abi.qinfer_memory)
-    runtime, load = sized(_abi.qinfer_runtime_options, n_threads=threads), sized(_abi.qinfer_load_options)
-    if layers is not None:
-        load.first_layer, load.n_layers = _stage_of(layers)
-    options, cache = sized(_abi.qinfer_session_options, max_tokens=context), sized(_abi.qinfer_kv_cache_options)
-
-    def fill(of_cache: Any) -> None:
-        given = ctypes.byref(runtime), ctypes.byref(load), of_cache, ctypes.byref(options)
-        call(lib.qinfer_model_plan, encoded(path), *given, ctypes.byref(memory))
-
-    fill(None)
-    if sessions:
-        cache.budget_bytes = max(1, memory.kv_per_session * sessions)
-        fill(ctypes.byref(cache))
-    return members_of(memory)

@@ -1,4 +1,4 @@
-"""Caches and sessions: evaluating, sampling, generating."""
+"""Sessions: evaluating, sampling, generating."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from sys import is_finalizing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from . import _abi
+from ._cache import KvCache
+from ._cancel import Cancel
 from ._errors import StateError
 from ._files import HostFiles, Opener
+from ._hook import PythonHook, floats_of
+from ._infos import Metrics, SessionInfo, SessionMemory
 from ._library import (
     Callbacks,
     Handle,
@@ -29,82 +32,22 @@ from ._library import (
     expect,
     fields_of,
     lib,
+    read_struct,
     read_tokens,
     sized,
+    tokens_of,
     utf8,
 )
-from ._model import Cancel, Model, Path, members_of, model_of, read_struct
+from ._load import Path
+from ._model import Model
+from ._options import Pooling, SamplerOptions, ScoreOptions
 from ._reply import Reply
+from ._results import Generated, TokenInfo, generate_options
 from ._stream import Stream, follow
+from ._vectors import embedding_options, score_options
 
 if TYPE_CHECKING:
     from ._grammar import Grammar
-
-_KV_TYPES = {"default": 0, "f32": _abi.QINFER_KV_F32, "f16": _abi.QINFER_KV_F16, "bf16": _abi.QINFER_KV_BF16}
-POOLINGS = {"default": 0, "last": _abi.QINFER_POOL_LAST, "mean": _abi.QINFER_POOL_MEAN, "first": _abi.QINFER_POOL_FIRST}
-_FINISHES = {0: "error", 1: "end", 2: "stop", 3: "length", 4: "callback"}
-
-
-@dataclass(frozen=True)
-class Generated:
-    """How a generation ended ("end": an end token, "stop": a stop text, "length", "callback") and what it took.
-    in_reasoning: it ended inside of the reply's reasoning, so that there is no content."""
-
-    text: str
-    finish: str
-    prompt_tokens: int
-    cached_tokens: int
-    new_tokens: int
-    prefill_ns: int
-    decode_ns: int
-    reasoning_tokens: int = 0
-    in_reasoning: bool = False
-
-
-class KvCache(Handle):
-    """Keys and values of sessions, in blocks of a fixed budget. One cache serves any number of sessions and threads.
-
-    kv_type: "f32", "f16", "bf16" or "default". budget_bytes, budget_blocks: the smaller wins; both 0 = one session of the
-    model's context. prefix: freed blocks serve sessions that begin alike."""
-
-    _free = "qinfer_kv_cache_free"
-
-    def __init__(
-        self,
-        model: Model | Path,
-        *,
-        kv_type: str = "default",
-        block_tokens: int = 0,
-        budget_bytes: int = 0,
-        budget_blocks: int = 0,
-        prefix: bool = False,
-        commit: bool = False,
-        contiguous: bool = False,
-    ) -> None:
-        self.model = model = model_of(model)
-        options = sized(
-            _abi.qinfer_kv_cache_options,
-            block_tokens=block_tokens,
-            budget_bytes=budget_bytes,
-            budget_blocks=budget_blocks,
-            kv_type=_KV_TYPES[kv_type],
-        )
-        options.flags = _abi.QINFER_CACHE_PREFIX if prefix else 0
-        options.flags |= _abi.QINFER_CACHE_COMMIT if commit else 0
-        options.flags |= _abi.QINFER_CACHE_CONTIGUOUS if contiguous else 0
-        self._create(lambda out: call(lib.qinfer_kv_cache_create, model, ctypes.byref(options), out))
-
-    @property
-    def stats(self) -> dict[str, Any]:
-        return read_struct(_abi.qinfer_kv_cache_stats, lib.qinfer_kv_cache_get_stats, self)
-
-    def find(self, tokens: Iterable[int]) -> int:
-        """How many of these tokens, from the first on, a session would find in the cache now if more tokens followed
-        them: whole blocks."""
-        listed = tokens if isinstance(tokens, ctypes.Array) else _tokens(tokens)  # an array of C as it is
-        n = ctypes.c_size_t()
-        call(lib.qinfer_kv_cache_find, self, listed, len(listed), 0, ctypes.byref(n))
-        return n.value
 
 
 def evaluate(
@@ -119,58 +62,10 @@ def evaluate(
     the handlers of signals run: Ctrl-C ends it, and what was evaluated stays so."""
     options = sized(_abi.qinfer_eval_options, max_tokens=max_tokens, keep_logits=keep_logits)
     options.flags = 0 if logits else _abi.QINFER_EVAL_NO_LOGITS
-    _evaluate(sessions, options, cancel)
+    evaluate_with(sessions, options, cancel)
 
 
-def evaluate_stage(
-    sessions: Sequence[Session], hidden: Sequence[Any] | None = None, *, cancel: Cancel | None = None
-) -> list[Any]:
-    """Evaluates all pending tokens of sessions of a stage (Model(layers=...)). hidden: where it does not begin with the
-    first layer, for each session what the stage before has given, a contiguous buffer of 32-bit floats, [tokens][n_embd].
-    Returns the same of each session, as numpy arrays where numpy is there, else memoryviews, if there are layers after
-    it; otherwise an empty list, and the sessions have logits."""
-    for session in sessions:
-        expect(Session, session)
-    options = sized(_abi.qinfer_eval_options)
-    rows = [session.pending for session in sessions]
-    given = [_hidden_of(session, n, buffer) for session, n, buffer in zip(sessions, rows, hidden or [], strict=False)]
-    if hidden is not None:
-        if len(given) != len(hidden) or len(given) != len(sessions):
-            raise ValueError(f"{len(hidden)} buffers of hidden states for {len(sessions)} sessions")
-        options.hidden_in = _addresses(given)
-    made = []
-    if sessions and sessions[0].model._gives_hidden:
-        made = [(ctypes.c_float * (n * session.model._n_embd))() for session, n in zip(sessions, rows, strict=True)]
-        options.hidden_out = _addresses(made)
-    _evaluate(sessions, options, cancel)
-    return [_rows(values, session.model._n_embd) for session, values in zip(sessions, made, strict=False)]
-
-
-def _addresses(arrays: Sequence[Any]) -> Any:
-    pointers = [ctypes.cast(values, ctypes.POINTER(ctypes.c_float)) for values in arrays]
-    return (ctypes.POINTER(ctypes.c_float) * len(pointers))(*pointers)
-
-
-def _hidden_of(session: Session, n_tokens: int, buffer: Any) -> Any:
-    """A buffer of the caller as floats of C."""
-    view = memoryview(buffer)
-    n = n_tokens * session.model._n_embd
-    if view.format != "f" or not view.c_contiguous or view.nbytes != n * ctypes.sizeof(ctypes.c_float):
-        raise ValueError(
-            f"hidden states of {n_tokens} tokens are a contiguous buffer of {n_tokens} x {session.model._n_embd} 32-bit "
-            f"floats, got {view.nbytes} bytes of format {view.format!r}"
-        )
-    kind = ctypes.c_float * n
-    return kind.from_buffer_copy(view.cast("B")) if view.readonly else kind.from_buffer(view.cast("B"))
-
-
-def _rows(values: Any, width: int) -> Any:
-    floats = _floats(memoryview(values).cast("B").cast("f"))
-    shape = len(values) // width, width
-    return floats.cast("B").cast("f", shape) if isinstance(floats, memoryview) else floats.reshape(shape)
-
-
-def _evaluate(sessions: Sequence[Session], options: Any, cancel: Cancel | None) -> None:
+def evaluate_with(sessions: Sequence[Session], options: Any, cancel: Cancel | None) -> None:
     for session in sessions:
         expect(Session, session)
     long = _is_long(sessions)
@@ -193,12 +88,7 @@ def _evaluate(sessions: Sequence[Session], options: Any, cancel: Cancel | None) 
 
 def _is_long(sessions: Sequence[Session]) -> bool:
     """Whether an evaluation may take long enough for a signal to come: some milliseconds and more."""
-    return sum(session.pending * session.model._n_active for session in sessions) > 200_000_000
-
-
-def _tokens(tokens: Iterable[int]) -> Any:
-    listed = list(tokens)
-    return (ctypes.c_int32 * len(listed))(*[checked(ctypes.c_int32, token) for token in listed])
+    return bool(sum(session.pending * session.model._n_active for session in sessions) > 200_000_000)
 
 
 class Session(Handle):
@@ -206,7 +96,8 @@ class Session(Handle):
     time: while another thread uses it, a stream of its own too, all calls but close() are StateError; but in an except clause
     a call ends a stream that was being read when the exception came. `source` is a cache, or a model or the path of one,
     which then gets a cache for this session alone. `max_draft`: tokens that are guessed ahead, at most 16, which makes
-    text that repeats earlier text faster and changes none of it."""
+    text that repeats earlier text faster and changes none of it. `prefix_space`: in a cache that keeps prefixes only
+    sessions of the same number find what others have evaluated."""
 
     _free = "qinfer_session_free"
     _instead = "fork() makes a session with the same tokens, save() and load() one of another process"
@@ -219,11 +110,16 @@ class Session(Handle):
         max_logits: int = 0,
         max_draft: int = 0,
         embeddings: bool = False,
+        prefix_space: int = 0,
     ) -> None:
         self.cache = source if isinstance(source, KvCache) else KvCache(source)
         self.model = self.cache.model
         options = sized(
-            _abi.qinfer_session_options, max_tokens=max_tokens, max_logits=max_logits, max_draft=max_draft
+            _abi.qinfer_session_options,
+            max_tokens=max_tokens,
+            max_logits=max_logits,
+            max_draft=max_draft,
+            prefix_space=prefix_space,
         )
         options.flags = _abi.QINFER_SESSION_EMBEDDINGS if embeddings else 0
         self._prepare()
@@ -293,13 +189,13 @@ class Session(Handle):
     # ---- Tokens
     def append(self, tokens: Iterable[int] | str) -> None:
         """Adds pending tokens, or those of a text."""
-        listed = _tokens(self.model.tokenize(tokens, special=len(self) == 0) if isinstance(tokens, str) else tokens)
+        listed = tokens_of(self.model.tokenize(tokens, special=len(self) == 0) if isinstance(tokens, str) else tokens)
         call(lib.qinfer_session_append, self, listed, len(listed))
 
     def set_tokens(self, tokens: Iterable[int]) -> int:
         """Makes these the session's tokens, and keeps what they have in common with those there are; returns how many
         that is."""
-        listed, kept = _tokens(tokens), ctypes.c_size_t()
+        listed, kept = tokens_of(tokens), ctypes.c_size_t()
         self._call(lib.qinfer_session_set_tokens, listed, len(listed), ctypes.byref(kept))
         return kept.value
 
@@ -348,28 +244,31 @@ class Session(Handle):
         )
 
     @property
-    def info(self) -> dict[str, Any]:
-        return read_struct(_abi.qinfer_session_info, lib.qinfer_session_get_info, self)
+    def info(self) -> SessionInfo:
+        return read_struct(SessionInfo, _abi.qinfer_session_info, lib.qinfer_session_get_info, self)
 
     @property
-    def metrics(self) -> dict[str, Any]:
-        return read_struct(_abi.qinfer_metrics, lib.qinfer_session_get_metrics, self)
+    def metrics(self) -> Metrics:
+        return read_struct(Metrics, _abi.qinfer_metrics, lib.qinfer_session_get_metrics, self)
+
+    @property
+    def memory(self) -> SessionMemory:
+        return read_struct(SessionMemory, _abi.qinfer_session_memory, lib.qinfer_session_get_memory, self)
 
     # ---- Sampling
-    def set_sampler(self, **options: Any) -> None:
-        """temperature, top_k, top_p, min_p, repeat_penalty, frequency_penalty, presence_penalty, penalty_tokens, seed.
-        Nothing: greedy."""
+    def set_sampler(self, **options: Unpack[SamplerOptions]) -> None:
+        """How tokens are drawn from now on; see SamplerOptions. Nothing: greedy."""
         sampler = sized(_abi.qinfer_sampler_options)
         for name, value in options.items():
             if name not in fields_of(sampler):
                 raise TypeError(f"set_sampler() got an unexpected keyword argument {name!r}")
-            setattr(sampler, name, checked(fields_of(sampler)[name], value))
+            setattr(sampler, name, checked(fields_of(sampler)[name], value, name))
         call(lib.qinfer_session_set_sampler, self, ctypes.byref(sampler))
 
     def set_bias(self, bias: Mapping[int, float]) -> None:
         """Adds to the logits of tokens; -inf bans one."""
         values = (ctypes.c_float * len(bias))(*bias.values())
-        call(lib.qinfer_session_set_bias, self, _tokens(bias), values, len(bias))
+        call(lib.qinfer_session_set_bias, self, tokens_of(bias), values, len(bias))
 
     def set_grammar(self, grammar: Grammar | None) -> None:
         """What is drawn from now on fulfils the grammar."""
@@ -397,13 +296,13 @@ class Session(Handle):
             call(lib.qinfer_session_set_logits_hook, self, None)
             self._hook = None
             return
-        hook = _PythonHook(apply, accept, rewind)
+        hook = PythonHook(apply, accept, rewind)
         call(lib.qinfer_session_set_logits_hook, self, ctypes.byref(hook.native))
         self._hook = hook
 
     def _call(self, function: Any, *arguments: Any, callbacks: Callbacks | None = None) -> None:
         """A call in which the hook may raise."""
-        hook = self._hook.callbacks if isinstance(self._hook, _PythonHook) else None
+        hook = self._hook.callbacks if isinstance(self._hook, PythonHook) else None
         if hook is None and callbacks is None:
             call(function, self, *arguments)
             return
@@ -435,7 +334,7 @@ class Session(Handle):
             raise StateError("QINFER_E_STATE", _abi.QINFER_E_STATE, "these logits are not kept", 0)
         array: Any = (ctypes.c_float * self.model._n_vocab).from_address(ctypes.addressof(address.contents))
         array._owner = _Kept(self)
-        return _floats(memoryview(array).cast("B").cast("f").toreadonly())
+        return floats_of(memoryview(array).cast("B").cast("f").toreadonly())
 
     def copy_logits(self, room: Any, back: int = 0) -> int:
         """The same row copied into a writable buffer of floats, such as a numpy array of n_vocab float32 or array('f');
@@ -449,7 +348,7 @@ class Session(Handle):
         return n.value
 
     def logprobs(self, tokens: Iterable[int], back: int = 0) -> list[float]:
-        listed = _tokens(tokens)
+        listed = tokens_of(tokens)
         out = (ctypes.c_double * len(listed))()
         call(lib.qinfer_session_logprobs, self, back, listed, len(listed), out)
         return list(out)
@@ -460,29 +359,32 @@ class Session(Handle):
         call(lib.qinfer_session_top_logprobs, self, back, tokens, values, n)
         return list(zip(tokens, values, strict=True))
 
-    def embedding(self, pooling: str = "default", *, dims: int = 0, scaled: bool = True) -> Any:
+    def embedding(self, pooling: Pooling = "default", *, dims: int = 0, scaled: bool = True) -> Any:
         """The session's embedding: embedding_dims floats, or the first dims, of length 1. Without scaled it is as
         pooling and the layers after it give it."""
-        options = sized(_abi.qinfer_embedding_options, pooling=POOLINGS[pooling], dims=dims)
-        options.flags = 0 if scaled else _abi.QINFER_EMBEDDING_UNSCALED
+        options = embedding_options(pooling, dims, scaled)
         n = self.model._embedding_dims if dims == 0 else min(dims, self.model._embedding_dims)
         values, out = (ctypes.c_float * n)(), ctypes.c_size_t()
-        call(lib.qinfer_session_embedding_with, self, ctypes.byref(options), values, n, ctypes.byref(out))
-        return _floats(values)
+        try:
+            call(lib.qinfer_session_embedding_with, self, ctypes.byref(options), values, n, ctypes.byref(out))
+        except StateError as failure:
+            message = failure.message.replace("QINFER_SESSION_EMBEDDINGS", "Session(..., embeddings=True)")
+            raise StateError(failure.name, failure.status, message, failure.detail) from None
+        return floats_of(values)
 
-    def set_pair(self, query: str, document: str, **how: Any) -> int:
+    def set_pair(self, query: str, document: str, **how: Unpack[ScoreOptions]) -> int:
         """Makes a query and a document the session's tokens, for score(); how many tokens were cut off. How:
         template ("qwen3-reranker") or template_text with {instruction}, {query} and {document}, instruction, yes, no,
         truncate, raw, max_tokens."""
-        options, cut = _score_options(**how), ctypes.c_uint64()
+        options, cut = score_options(**how), ctypes.c_uint64()
         first, second = utf8(query), utf8(document)
         texts = first, len(first), second, len(second)
         self._call(lib.qinfer_session_set_pair, *texts, ctypes.byref(options), ctypes.byref(cut))
         return cut.value
 
-    def score(self, **how: Any) -> float:
+    def score(self, **how: Unpack[ScoreOptions]) -> float:
         """How well the document answers the query, once both are evaluated; how: as in set_pair()."""
-        options, value = _score_options(**how), ctypes.c_float()
+        options, value = score_options(**how), ctypes.c_float()
         call(lib.qinfer_session_score, self, ctypes.byref(options), ctypes.byref(value))
         return value.value
 
@@ -494,14 +396,16 @@ class Session(Handle):
         stop: Sequence[str] = (),
         on_text: Callable[[str], object] | None = None,
         on_token: Callable[[int, str], object] | None = None,
+        on_token_info: Callable[[TokenInfo], object] | None = None,
+        top: int = 0,
         cancel: Cancel | None = None,
         reply: Reply | None = None,
         max_reasoning_tokens: int = 0,
     ) -> Generated:
         """Evaluates what is pending and draws tokens until an end token, a stop text or max_tokens (0: no bound but the
         context's). on_text gets new text; on_token each token and the text with it, which may be empty; text that was
-        held back comes at the end, with token -1. False from either ends the generation, and what they raise is raised
-        here. reply gets each token before the callbacks do, and take() in them gives its parts; while it is in its
+        held back comes at the end, with token -1; on_token_info each token with its log probability and those of the
+        `top` most likely ones. False from any of them ends the generation, and what they raise is raised here. reply gets each token before the callbacks do, and take() in them gives its parts; while it is in its
         reasoning the session's grammar or hook rests, and after max_reasoning_tokens (0: no bound) that is ended."""
         pieces: list[str] = []
         own = self._cancel_of_call(cancel)
@@ -516,12 +420,14 @@ class Session(Handle):
                 going = on_text(piece) is not False and going
             return 0 if going else 1
 
-        texts = [utf8(text) for text in ([stop] if isinstance(stop, str) else stop)]
-        options = sized(_abi.qinfer_generate_options, max_tokens=max_tokens, n_stop=len(texts))
-        options.stop = (ctypes.c_char_p * len(texts))(*texts)
-        options.stop_lens = (ctypes.c_size_t * len(texts))(*[len(text) for text in texts])
+        def inform(info: Any, _: Any) -> int:
+            return int(on_token_info is not None and on_token_info(TokenInfo.of(info.contents)) is False)
+
+        options = generate_options(max_tokens, stop, top=top)
         guard = callbacks.guarded(_abi.qinfer_token_fn, receive)
         options.on_token = guard
+        if on_token_info is not None:
+            options.on_token_info = callbacks.guarded(_abi.qinfer_token_info_fn, inform)
         options.cancel = address_of(Cancel, own)
         options.reply = address_of(Reply, reply)
         options.max_reasoning_tokens = max_reasoning_tokens
@@ -531,11 +437,9 @@ class Session(Handle):
             self._call(lib.qinfer_generate, ctypes.byref(options), ctypes.byref(result), callbacks=callbacks)
         if cancel is None:  # nothing else refers to it, so that nothing requests it late
             self._spare = [own]
-        counts = members_of(result)
-        for name, value in evaluated.items():
-            counts[name] += value
-        in_reasoning = (counts.pop("flags") & _abi.QINFER_RESULT_IN_REASONING) != 0
-        return Generated("".join(pieces), _FINISHES[counts.pop("finish")], in_reasoning=in_reasoning, **counts)
+        result.cached_tokens += evaluated[0]
+        result.prefill_ns += evaluated[1]
+        return Generated.of("".join(pieces), result)
 
     def _cancel_of_call(self, cancel: Cancel | None) -> Cancel:
         """Perhaps one of an earlier call: to make one is a fifth of what Python does for a call."""
@@ -548,14 +452,15 @@ class Session(Handle):
                 pass
         return Cancel.of_call(cancel)
 
-    def _evaluate_prompt(self, ending: Cancel) -> dict[str, int]:
-        """Evaluates a long prompt before generate() does, so that a signal can end it; what that took."""
+    def _evaluate_prompt(self, ending: Cancel) -> tuple[int, int]:
+        """Evaluates a long prompt before generate() does, so that a signal can end it; the tokens of it that were cached, and
+        the nanoseconds that it took."""
         if not _is_long([self]):
-            return {}
+            return 0, 0
         before = self.metrics
         evaluate([self], cancel=ending)
         after = self.metrics
-        return {name: after[name] - before[name] for name in ("cached_tokens", "prefill_ns")}
+        return after["cached_tokens"] - before["cached_tokens"], after["prefill_ns"] - before["prefill_ns"]
 
     def stream(self, max_tokens: int = 0, *, stop: Sequence[str] = (), cancel: Cancel | None = None) -> Stream[str]:
         """The text of generate(), piece by piece. Leaving the loop ends the generation; its tokens stay."""
@@ -585,61 +490,3 @@ class _Kept:
 
     def __del__(self) -> None:
         Handle._end(self._session)
-
-
-def _score_options(
-    *,
-    template: str | None = None,
-    template_text: str | None = None,
-    instruction: str | None = None,
-    yes: str | None = None,
-    no: str | None = None,
-    truncate: bool = False,
-    raw: bool = False,
-    max_tokens: int = 0,
-) -> Any:
-    options = sized(_abi.qinfer_score_options, max_tokens=max_tokens)
-    options.flags = (_abi.QINFER_SCORE_TRUNCATE if truncate else 0) | (_abi.QINFER_SCORE_RAW if raw else 0)
-    options.template_name, options.template_text = encoded(template), encoded(template_text)
-    options.instruction, options.yes, options.no = encoded(instruction), encoded(yes), encoded(no)
-    return options
-
-
-def _floats(values: Any) -> Any:
-    """A numpy array over floats in memory, where numpy is there."""
-    try:
-        import numpy
-    except ImportError:
-        return values
-    return numpy.frombuffer(values, dtype=numpy.float32)
-
-
-class _PythonHook:
-    """A logits hook whose functions are Python's."""
-
-    def __init__(
-        self,
-        apply: Callable[[Any], object],
-        accept: Callable[[int], object] | None,
-        rewind: Callable[[int], object] | None,
-    ) -> None:
-        self.callbacks = Callbacks()
-        self.native = sized(_abi.qinfer_logits_hook)
-        kinds = fields_of(_abi.qinfer_logits_hook)
-
-        def apply_to(_: int, logits: Any, n_vocab: int, __: Any) -> int:
-            size, address = ctypes.sizeof(ctypes.c_float) * n_vocab, ctypes.addressof(logits.contents)
-            copy = (ctypes.c_float * n_vocab).from_buffer_copy(ctypes.string_at(address, size))
-            apply(_floats(copy))
-            ctypes.memmove(logits, copy, size)
-            return 0
-
-        def accept_one(token: int, _: Any) -> int:
-            return int(accept is not None and accept(token) is False)
-
-        def rewind_some(n: int, _: Any) -> int:
-            return int(rewind is not None and rewind(n) is False)
-
-        self.native.apply = self.callbacks.guarded(kinds["apply"], apply_to)
-        self.native.accept = self.callbacks.guarded(kinds["accept"], accept_one)
-        self.native.rewind = self.callbacks.guarded(kinds["rewind"], rewind_some)

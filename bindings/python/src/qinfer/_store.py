@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import _abi
-from ._library import Handle, Held, call, call_apart, encoded, expect, lib, pointer, sized
-from ._model import Cancel, Path, read_struct
-from ._session import KvCache, Session, _tokens
+from ._cache import KvCache
+from ._cancel import Cancel
+from ._infos import StoreStats
+from ._library import Handle, Held, call, call_apart, encoded, expect, lib, pointer, read_struct, sized, tokens_of
+from ._load import Path
+from ._session import Session
 
 
 class KvStore(Handle):
@@ -62,23 +65,26 @@ class KvStore(Handle):
         self._cancellable(cancel, work)
         return kept.value
 
-    def fetch(self, tokens: Iterable[int], *, tenant: str = "", cancel: Cancel | None = None) -> int:
+    def fetch(
+        self, tokens: Iterable[int], *, tenant: str = "", prefix_space: int = 0, cancel: Cancel | None = None
+    ) -> int:
         """Puts what is known of the tokens into the cache, where evaluations find it: before a session is evaluated.
         Returns how many of the tokens the cache knows now, from the first on and never the last; fewer where it has no
-        room or a file is damaged. The GIL is free meanwhile, and the handlers of signals run."""
-        listed, found, name = _tokens(tokens), ctypes.c_size_t(), _tenant(tenant)
+        room or a file is damaged. prefix_space: that of the sessions which find it. The GIL is free meanwhile, and the handlers of signals run."""
+        listed, found, name = tokens_of(tokens), ctypes.c_size_t(), _tenant(tenant)
 
         def work(own: Cancel) -> None:
-            call_apart(own, lib.qinfer_kv_store_fetch, self, listed, len(listed), name, own, ctypes.byref(found))
+            arguments = listed, len(listed), name, prefix_space, own, ctypes.byref(found)
+            call_apart(own, lib.qinfer_kv_store_fetch_into, self, *arguments)
 
         self._cancellable(cancel, work)
         return found.value
 
     @property
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> StoreStats:
         """Files and bytes that are there (n_files, bytes); files written, read, removed for others and damaged since it
         was opened."""
-        return read_struct(_abi.qinfer_kv_store_stats, lib.qinfer_kv_store_get_stats, self)
+        return read_struct(StoreStats, _abi.qinfer_kv_store_stats, lib.qinfer_kv_store_get_stats, self)
 
 
 def _tenant(name: str) -> bytes | None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _abi, _exit
 from ._apart import Apart
+from ._cancel import Cancel
 from ._errors import StateError
 from ._library import Held, locks_handles
-from ._model import Cancel
 
 if TYPE_CHECKING:
     from ._session import Session

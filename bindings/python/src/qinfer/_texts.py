@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Unpack
 
-from ._model import Model, Path, model_of
-from ._session import KvCache, Session, evaluate
+from ._cache import KvCache
+from ._load import Path
+from ._model import Model, model_of
+from ._options import Pooling, ScoreOptions
+from ._session import Session, evaluate
 
 _SESSIONS = 16  # evaluated together
 
@@ -18,11 +21,13 @@ def embed(
     prompt: str | None = None,
     truncate: bool = False,
     dims: int = 0,
-    pooling: str = "default",
+    pooling: Pooling = "default",
 ) -> list[Any]:
     """The embedding of each text, as Session.embedding() gives it. prompt: the name of one of the model's prompts, which goes
     before each text. A text that is too long is ContextFullError, or cut with truncate. An encoder takes no more tokens
     at once than its model was loaded for (max_batch_tokens)."""
+    if isinstance(texts, str):
+        raise TypeError("embed() takes a list of texts, not one text")
     model = model_of(source)
     tokens = [
         model.embedding_tokens(text, prompt=prompt, truncate=truncate, parse_special=True)[0] for text in texts
@@ -34,7 +39,9 @@ def embed(
     return out
 
 
-def rerank(source: Model | Path, query: str, documents: Sequence[str], **how: Any) -> list[tuple[int, float]]:
+def rerank(
+    source: Model | Path, query: str, documents: Sequence[str], **how: Unpack[ScoreOptions]
+) -> list[tuple[int, float]]:
     """Which document it is and its score, the best first, equal ones in their order; how: as in Session.set_pair()."""
     model = model_of(source)
     counts = []

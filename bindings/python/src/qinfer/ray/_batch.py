@@ -9,7 +9,7 @@ from typing import Any
 import ray
 from ray.data import ActorPoolStrategy, Dataset
 
-from .._model import plan
+from .._plan import plan
 from ._inference import Inference
 
 _PROCESS_BYTES = 300 << 20  # of an actor's process without a model: Python, Ray and Arrow

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .._session import KvCache
+from .._cache import KvCache
 
 _BYTES = 8  # of a name
 _MOST_PROMPTS = 256

@@ -18,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from .. import _abi
 from .._errors import QinferError
 from .._model import Model
-from .._openai import new_seed
+from ..openai._draw import new_seed
 from ._blocks import names_of
 from ._moving import Ask
 from ._refusals import Refusal, lost, refusal, refusal_of

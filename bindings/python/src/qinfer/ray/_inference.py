@@ -11,9 +11,11 @@ from typing import Any
 import pyarrow as pa
 
 from .._engine import AsyncEngine
-from .._model import ChatPrompt, Model, Runtime, plan
+from .._model import ChatPrompt, Model
+from .._plan import plan
+from .._runtime import Runtime
 from .._reply import Reply
-from .._session import KvCache
+from .._cache import KvCache
 from ._vectors import ROW_ERRORS, embeddings, scores
 
 OUTPUTS = "text", "embedding", "score"

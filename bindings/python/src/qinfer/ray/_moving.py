@@ -14,7 +14,7 @@ import numpy
 from .._engine import Engine, Inbox, Reservation
 from .._errors import QinferError
 from .._model import ChatPrompt, Model
-from .._openai import MAX_DRAFT, Answer, Jobs, Request
+from ..openai._draw import MAX_DRAFT, Answer, Jobs, Request
 from .._session import Session
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .. import _abi
 from .._errors import QinferError
-from .._openai import error_json
+from ..openai._draw import error_json
 
 _STATUSES = {
     _abi.QINFER_E_INVALID_ARGUMENT: 400,

@@ -17,9 +17,12 @@ from ray import serve
 from .. import _abi
 from .._engine import AsyncEngine, Inbox
 from .._errors import QinferError
-from .._model import Model, Runtime
-from .._openai import Answer, HasLeft
-from .._session import POOLINGS, KvCache, Session
+from .._model import Model
+from .._runtime import Runtime
+from ..openai._draw import Answer, HasLeft
+from .._cache import KvCache
+from .._session import Session
+from .._vectors import pooling_of
 from ._blocks import Resident, names_of, packed
 from ._moving import Answering, Ask, Parked, resume
 from ._refusals import lost, refusal_of, refusal_of_begin
@@ -180,7 +183,7 @@ class Replica:
         answer = Answer(request, ask.name, ask.model, ask.created)
         with Session(self._model, max_tokens=request.info.longest_prompt, embeddings=True) as session:
             for prompt in range(request.info.n_prompts):
-                answer.embed(prompt, session, POOLINGS["default"])
+                answer.embed(prompt, session, pooling_of("default"))
         return answer.read()
 
     # ---- The end

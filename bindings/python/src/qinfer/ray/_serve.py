@@ -9,7 +9,7 @@ from typing import Any
 from ray import serve
 from ray.serve.config import AutoscalingConfig, AutoscalingPolicy, RequestRouterConfig
 
-from .._model import plan
+from .._plan import plan
 from ._front import Front
 from ._replica import Replica
 

@@ -18,8 +18,10 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from .. import stages
-from .._model import Model, Runtime, plan
-from .._session import KvCache
+from .._model import Model
+from .._plan import plan
+from .._runtime import Runtime
+from .._cache import KvCache
 from ..stages import BrokenConnectionError, StageServer
 
 _PROCESS_BYTES = 200 << 20  # of a stage's process without its layers

@@ -7,7 +7,8 @@ from typing import Any
 
 from .._errors import QinferError
 from .._model import Model
-from .._session import KvCache, Session
+from .._cache import KvCache
+from .._session import Session
 from .._texts import _groups
 
 Row = Mapping[str, Any]

@@ -12,9 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from .._cache import KvCache
 from .._errors import QinferError
 from .._model import Model
-from .._session import KvCache, Session, evaluate_stage
+from .._session import Session
+from .._stage import evaluate_stage
 from ._frames import DRAW, KEEP, BrokenConnectionError, Connection, Frame, Kind
 
 Address = tuple[str, int]
@@ -24,7 +26,7 @@ _KEPT_S = 24 * 3600  # seconds, for which files of sessions that nobody has clos
 
 def describe(model: Model) -> dict[str, Any]:
     """What the stages of one model must have in common, and how they differ."""
-    info = model.info
+    info: dict[str, Any] = {**model.info}
     names = "architecture", "n_embd", "n_vocab", "n_layers", "first_layer", "n_model_layers", "kernel_set", "context_tokens"
     return {name: info[name] for name in names}
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from .._model import Model, Path, plan
+from .._load import Path
+from .._model import Model
+from .._plan import plan
 
 _STEPS = 14  # of the bisection
 

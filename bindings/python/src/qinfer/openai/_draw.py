@@ -1,44 +1,30 @@
-"""OpenAI's interface on a local model and without their package: chat.completions, completions, embeddings. A Client of a
-model draws each request by itself; one of an Engine, and every AsyncClient, draws the requests of all threads and tasks
-together."""
+"""Requests of OpenAI's interface, and the jobs of an engine that answer them."""
 
 from __future__ import annotations
 
 import ctypes
 import json
-import queue
-import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from . import _abi
-from ._engine import AsyncEngine, Engine, Generation, Inbox, Job
-from ._errors import CancelledError, QinferError
-from ._grammar import Grammar
-from ._library import Handle, Held, call, expect, lib, read_text, read_tokens, sized, text_at
-from ._model import Cancel, ChatPrompt, Model, Path, model_of
-from ._session import POOLINGS, Session
-from ._stream import Stream
+from .. import _abi
+from .._cache import KvCache
+from .._cancel import Cancel
+from .._engine import Engine, Generation, Job
+from .._errors import CancelledError, QinferError
+from .._grammar import Grammar
+from .._library import Handle, call, lib, read_text, read_tokens, sized, text_at
+from .._model import ChatPrompt, Model
+from .._session import Session
+from .._vectors import pooling_of
+from ._object import Object, build
 
-MAX_DRAFT = 8
+MAX_DRAFT = 8  # tokens guessed ahead, which changes none
 _PROMPT_ROWS = 64  # of logits, where log probabilities of prompts are asked for
-_PROMPT_OPTIONS = ("template", "template_name", "now", "plain_content")
-_MORE_FIELDS = (
-    "top_k", "min_p", "repetition_penalty", "chat_template_kwargs", "max_reasoning_tokens", "reasoning"
-)  # fmt: skip
-
-
-class Object(dict[str, Any]):
-    """A dict whose members are attributes, too: response.choices[0].message.content."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(name) from None
+T = TypeVar("T", bound=Object)
 
 
 def new_seed() -> int:
@@ -106,10 +92,6 @@ class Answer(Handle):
     def embed(self, prompt: int, session: Session, pooling: int) -> None:
         call(lib.qinfer_openai_answer_embed, self, prompt, session, pooling, None)
 
-    def take(self) -> list[Object]:
-        """Chunks, or the whole once it is complete."""
-        return self.parse(self.read())
-
     def read(self) -> str:
         n, complete = ctypes.c_size_t(), ctypes.c_int32()
         while True:
@@ -123,59 +105,35 @@ class Answer(Handle):
                 self._room = n.value
         return buffer.raw[: n.value].decode("utf-8")
 
-    def parse(self, data: str) -> list[Object]:
+    def parse(self, data: str, kind: type[T]) -> list[T]:
+        """Chunks, or the whole once it is complete."""
         if not self._streams:
-            return [json.loads(data, object_hook=Object)] if data else []
+            return [build(kind, json.loads(data))] if data else []
         events = [event.removeprefix("data: ") for event in data.split("\n\n")]
-        return [json.loads(event, object_hook=Object) for event in events if event and event != "[DONE]"]
+        return [build(kind, json.loads(event)) for event in events if event and event != "[DONE]"]
 
 
-class _Run:
-    """One request that draws tokens."""
-
-    def __init__(self, request: Request, answer: Answer, model: Model) -> None:
-        self._request, self._answer = request, answer
-        self._session = _session_of(request, model, model, MAX_DRAFT)
-        self._grammar = Grammar.json_schema(model, request.schema) if request.schema else None
-
-    def objects(self) -> Iterator[Object]:
-        with self._session, self._request, self._answer:
-            stream: Stream[Object] = Stream(self._session, self._work)
-            try:
-                yield from stream
-            finally:
-                stream.close()
-
-    def _work(self, put: Callable[[Object | None], bool], ending: Cancel) -> None:
-        info = sized(_abi.qinfer_token_info)
-
-        def goes_on() -> bool:
-            taken = self._answer.take()
-            return all([put(item) for item in taken]) and put(None)
-
-        with Held(ending):
-            for choice in range(self._request.info.n_choices):
-                self._session.set_grammar(self._grammar)
-                with _Generation(self._request, choice, self._session, ending) as generation:
-                    ended = self._answer.step(lib.qinfer_openai_answer_begin, choice, generation)
-                    while goes_on() and not ended:
-                        call(lib.qinfer_generation_next, generation, ctypes.byref(info))
-                        ended = self._answer.step(lib.qinfer_openai_answer_add, choice, generation)
-                if not goes_on():
-                    return
-
-
-def _session_of(request: Request, source: Any, model: Model, max_draft: int) -> Session:
+def _session_of(request: Request, cache: KvCache, model: Model) -> Session:
     """Room for any choice of the request."""
     info = request.info
     room = info.longest_prompt + info.max_new_tokens if info.max_new_tokens else 0
     wants_prompt = (info.flags & _abi.QINFER_OPENAI_PROMPT_LOGPROBS) != 0
     return Session(
-        source,
+        cache,
         max_tokens=min(room, model.info["context_tokens"]),
         max_logits=min(info.longest_prompt, _PROMPT_ROWS) if wants_prompt else 0,
-        max_draft=max_draft,
+        max_draft=MAX_DRAFT,
     )
+
+
+def embed(model: Model, request: Request, answer: Answer, pooling: str, kind: type[T]) -> T:
+    """The answer of a request for embeddings, prompt by prompt."""
+    longest, number = request.info.longest_prompt, pooling_of(pooling)
+    cache = KvCache(model, block_tokens=32, budget_blocks=longest // 32 + 2)
+    with answer, Session(cache, max_tokens=longest, embeddings=True) as session:
+        for prompt in range(request.info.n_prompts):
+            answer.embed(prompt, session, number)
+        return answer.parse(answer.read(), kind)[0]
 
 
 class HasLeft(Exception):
@@ -203,7 +161,9 @@ class Jobs:
         engine: Engine,
         put: Callable[[str], object],
         end: Callable[[BaseException | None], object],
+        timeout: float | None = None,
     ) -> None:
+        self._timeout = timeout
         self._request, self._answer, self._engine, self._put, self._end = request, answer, engine, put, end
         self._grammar = Grammar.json_schema(engine.model, request.schema) if request.schema else None
         self._jobs: list[Job] = []
@@ -232,7 +192,7 @@ class Jobs:
                     ready.append(job)
             self._give()
             for job in ready:
-                self._engine.submit(job)
+                self._engine.submit(job, timeout=self._timeout)
             if self._cancelled:  # by another thread, which found none yet
                 self.cancel()
         except BaseException:
@@ -283,7 +243,7 @@ class Jobs:
 
     def new_session(self) -> Session:
         """Room for any choice."""
-        return _session_of(self._request, self._engine.cache, self._engine.model, MAX_DRAFT)
+        return _session_of(self._request, self._engine.cache, self._engine.model)
 
     def _draw_again(self, choice: int, session: Session, generation: _Generation) -> bool:
         """What was drawn elsewhere, for the answer; whether the choice has ended with it."""
@@ -327,125 +287,3 @@ class Jobs:
         self._cancelled = True
         for job in self._jobs:
             job.cancel()
-
-
-def _answer_of(request: Request, prefix: str, fields: Mapping[str, Any]) -> Answer:
-    return Answer(request, f"{prefix}-{uuid.uuid4().hex}", fields.get("model") or "local", int(time.time()))
-
-
-class _Route:
-    def __init__(self, client: Client | AsyncClient) -> None:
-        self._client = client
-
-    def _request(self, kind: int, fields: dict[str, Any]) -> Request:
-        """Fields that are None are as if they were not there; extra_body has more of them, and variables of the template."""
-        extra = dict(fields.pop("extra_body", None) or {})
-        with_prompt = {name: extra.pop(name) for name in _PROMPT_OPTIONS if name in extra}
-        fields |= {name: extra.pop(name) for name in _MORE_FIELDS if name in extra}
-        if extra:
-            fields["chat_template_kwargs"] = {**extra, **(fields.get("chat_template_kwargs") or {})}
-        data = json.dumps(fields, ensure_ascii=False).encode("utf-8")
-        return Request(self._client.model, kind, data, ChatPrompt([], **with_prompt), new_seed())
-
-    def _draw(self, kind: int, prefix: str, fields: dict[str, Any]) -> Any:
-        request = self._request(kind, fields)
-        answer = _answer_of(request, prefix, fields)
-        engine = self._client.engine
-        if isinstance(self._client, AsyncClient):
-            return self._adraw(request, answer, self._client.engine)
-        objects = _drawn(request, answer, engine) if engine else _Run(request, answer, self._client.model).objects()
-        if request.streams:
-            return objects
-        (whole,) = objects
-        return whole
-
-    async def _adraw(self, request: Request, answer: Answer, engine: Engine) -> Any:
-        """The whole answer, or an iterator once the request is submitted."""
-        objects = _adrawn(request, answer, engine)
-        if request.streams:
-            return objects
-        (whole,) = [item async for item in objects]
-        return whole
-
-
-def _drawn(request: Request, answer: Answer, engine: Engine) -> Iterator[Object]:
-    items: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
-    jobs = Jobs(request, answer, engine, lambda data: items.put((True, data)), lambda end: items.put((False, end)))
-    jobs.submit()
-    try:
-        while True:
-            going, item = items.get()
-            if going:
-                yield from answer.parse(item)
-            elif item is not None:
-                raise item
-            else:
-                return
-    finally:
-        jobs.cancel()
-
-
-async def _adrawn(request: Request, answer: Answer, engine: Engine) -> AsyncIterator[Object]:
-    inbox = Inbox()
-    jobs = Jobs(request, answer, engine, inbox.put, inbox.end)
-    jobs.submit()
-    try:
-        async for data in inbox:
-            for item in answer.parse(data):
-                yield item
-    finally:
-        jobs.cancel()
-
-
-class ChatCompletions(_Route):
-    def create(self, *, messages: Any, **fields: Any) -> Any:
-        """A chat completion, or with stream=True an iterator of chunks, of the members that the service gives. Fields are
-        the service's, and top_k, min_p, repetition_penalty, max_reasoning_tokens and reasoning (False: none is looked
-        for). UnsupportedError names one that is not honoured. extra_body: variables of the model's template, template,
-        template_name, now, plain_content."""
-        fields["messages"] = list(messages)
-        return self._draw(_abi.QINFER_OPENAI_CHAT, "chatcmpl", fields)
-
-
-class Completions(_Route):
-    def create(self, *, prompt: Any, **fields: Any) -> Any:
-        """A completion of a text, of tokens, or of a list of either; as of chats."""
-        return self._draw(_abi.QINFER_OPENAI_COMPLETION, "cmpl", {**fields, "prompt": prompt})
-
-
-class Embeddings(_Route):
-    def create(self, *, input: Any, pooling: str = "default", **fields: Any) -> Any:  # noqa: A002 - the service's name
-        """Embeddings of a text, of tokens, or of a list of either. pooling: as in Session.embedding()."""
-        model = self._client.model
-        with self._request(_abi.QINFER_OPENAI_EMBEDDINGS, {**fields, "input": input}) as request:
-            answer = _answer_of(request, "embd", fields)
-            with answer, Session(model, max_tokens=request.info.longest_prompt, embeddings=True) as session:
-                for prompt in range(request.info.n_prompts):
-                    answer.embed(prompt, session, POOLINGS[pooling])
-                return answer.take()[0]
-
-
-class _Chat:
-    def __init__(self, client: Client | AsyncClient) -> None:
-        self.completions = ChatCompletions(client)
-
-
-class Client:
-    """client = Client("path"); client.chat.completions.create(messages=[...]); client.completions; client.embeddings. Of an
-    Engine: what several threads ask for is drawn together."""
-
-    def __init__(self, model: Model | Path | Engine) -> None:
-        self.engine = model if isinstance(model, Engine) else None
-        self.model = model.model if isinstance(model, Engine) else model_of(model)
-        expect(Model, self.model)
-        self.chat, self.completions, self.embeddings = _Chat(self), Completions(self), Embeddings(self)
-
-
-class AsyncClient:
-    """client = AsyncClient(AsyncEngine("path")); await client.chat.completions.create(messages=[...]), and with
-    stream=True `async for chunk in await ...`; client.completions. Embeddings are Client's."""
-
-    def __init__(self, engine: AsyncEngine | Model | Path) -> None:
-        self.engine: Engine = engine if isinstance(engine, Engine) else AsyncEngine(engine)
-        self.model = self.engine.model
-        self.chat, self.completions = _Chat(self), Completions(self)
