@@ -19,7 +19,7 @@ std::string describe(const KvCache& cache) {
   return text;
 }
 
-Status cancelled_error() { return Status::fixed(Code::cancelled, "cancelled"); }
+Status cancelled_call() { return Status::fixed(Code::cancelled, "cancelled"); }
 bool is_set(KvStore::Cancelled cancelled) { return cancelled != nullptr && cancelled->load(std::memory_order_relaxed); }
 
 }  // namespace
@@ -73,7 +73,7 @@ Result<std::size_t> KvStore::keep(const Session& session, std::string_view tenan
     for (std::size_t g = 0; g < cache_->n_groups(); ++g) bytes += keys.tables()[g].holds(n) ? file_bytes(g) : 0;
     if (bytes > room) break;
     if (!keys.tables()[0].holds(n) && !files_->has(names[n], 0)) break;  // without it nothing after it is found
-    if (is_set(cancelled)) return cancelled_error();
+    if (is_set(cancelled)) return cancelled_call();
     QINFER_TRY(write_block(session, n, names[n], n == 0 ? root(tenant) : names[n - 1]));
     room -= bytes;
   }
@@ -118,7 +118,7 @@ class KvStore::Fetch {
     std::vector<std::size_t> first(held_.size());
     for (std::size_t g = 0; g < held_.size(); ++g) first[g] = first_seen(g, n);
     for (std::size_t i = 0; i < n; ++i) {
-      if (is_set(cancelled)) return cancelled_error();
+      if (is_set(cancelled)) return cancelled_call();
       QINFER_ASSIGN(const bool there, hold_first(i));
       if (!there) return i;
       for (std::size_t g = 1; g < held_.size(); ++g)
