@@ -2,6 +2,8 @@
 #include <qinfer/qinfer.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "files.h"
 #include "logits_hook.h"
@@ -39,6 +41,24 @@ class ExclusiveBatch {
   qinfer_session* const* sessions_;
   std::size_t n_ = 0;
 };
+
+sampling::SamplerOptions sampler_of(const qinfer_sampler_options& from) {
+  sampling::SamplerOptions out;
+  out.temperature = from.temperature, out.top_k = from.top_k, out.top_p = from.top_p, out.min_p = from.min_p;
+  out.repeat_penalty = from.repeat_penalty;
+  out.frequency_penalty = from.frequency_penalty, out.presence_penalty = from.presence_penalty;
+  out.penalty_tokens = from.penalty_tokens;
+  out.seed = from.seed;
+  out.typical_p = from.typical_p, out.top_n_sigma = from.top_n_sigma;
+  out.dynatemp_range = from.dynatemp_range, out.dynatemp_exponent = from.dynatemp_exponent;
+  out.xtc_probability = from.xtc_probability, out.xtc_threshold = from.xtc_threshold;
+  out.dry_multiplier = from.dry_multiplier, out.dry_base = from.dry_base;
+  out.dry_allowed_length = from.dry_allowed_length, out.dry_penalty_tokens = from.dry_penalty_tokens;
+  out.mirostat = from.mirostat, out.mirostat_tau = from.mirostat_tau, out.mirostat_eta = from.mirostat_eta;
+  static_assert(sizeof out.steps == sizeof from.steps);
+  std::copy(std::begin(from.steps), std::end(from.steps), out.steps.begin());
+  return out;
+}
 
 }  // namespace
 
@@ -226,8 +246,25 @@ qinfer_status qinfer_session_set_sampler(qinfer_session* session, const qinfer_s
     QINFER_ASSIGN(engine::Session * impl, usable(session, exclusive));
     qinfer_sampler_options o;
     QINFER_TRY(capi::copy_in(options, o, "qinfer_sampler_options"));
-    return impl->sampling().set_options({o.temperature, o.top_k, o.top_p, o.min_p, o.repeat_penalty,
-                                         o.frequency_penalty, o.presence_penalty, o.penalty_tokens, o.seed});
+    return impl->set_sampler(sampler_of(o));
+  });
+}
+
+qinfer_status qinfer_session_set_dry_breakers(qinfer_session* session, const char* const* texts, const size_t* lens,
+                                              size_t n, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    const capi::Exclusive exclusive(session);
+    QINFER_ASSIGN(engine::Session * impl, usable(session, exclusive));
+    if (texts == nullptr && n != 0) return capi::null_argument("texts");
+    if (n > sampling::kMaxBreakers)
+      return error(Code::invalid_argument, "n is {}: more than {} sequence breakers", n, sampling::kMaxBreakers);
+    std::vector<std::string> copies;
+    for (std::size_t i = 0; i < n; ++i) {
+      QINFER_ASSIGN(const std::string_view text,
+                    capi::text_argument(texts[i], lens != nullptr ? lens[i] : SIZE_MAX, "a sequence breaker"));
+      copies.emplace_back(text);
+    }
+    return impl->set_dry_breakers(copies);
   });
 }
 

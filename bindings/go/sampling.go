@@ -20,6 +20,23 @@ type SamplerOptions struct {
 	PresencePenalty  float32 // subtracted if a token occurs
 	PenaltyTokens    uint32  // how far back penalties look; 0 = all
 	Seed             uint64
+
+	// qinfer.h defines these, and what 0 stands for.
+
+	TypicalP         float32 // 0 or 1 = off
+	TopNSigma        float32 // 0 = off
+	DynatempRange    float32 // 0 = off
+	DynatempExponent float32
+	XtcProbability   float32 // 0 = off
+	XtcThreshold     float32
+	DryMultiplier    float32 // 0 = off; [Session.SetDryBreakers] has the breakers
+	DryBase          float32
+	DryAllowedLength uint32
+	DryPenaltyTokens uint32 // how far back DRY looks; 0 = all
+	Mirostat         uint32 // 0 = off; 2
+	MirostatTau      float32
+	MirostatEta      float32
+	Steps            string // letters; "" = "edtskypmx"
 }
 
 // SetSampler says how tokens are drawn from now on, and reseeds. Without it a session is greedy.
@@ -28,10 +45,31 @@ func (s *Session) SetSampler(o SamplerOptions) error {
 		temperature: C.float(o.Temperature), top_k: C.uint32_t(o.TopK), top_p: C.float(o.TopP), min_p: C.float(o.MinP),
 		repeat_penalty: C.float(o.RepeatPenalty), frequency_penalty: C.float(o.FrequencyPenalty),
 		presence_penalty: C.float(o.PresencePenalty), penalty_tokens: C.uint32_t(o.PenaltyTokens), seed: C.uint64_t(o.Seed),
+		typical_p: C.float(o.TypicalP), top_n_sigma: C.float(o.TopNSigma),
+		dynatemp_range: C.float(o.DynatempRange), dynatemp_exponent: C.float(o.DynatempExponent),
+		xtc_probability: C.float(o.XtcProbability), xtc_threshold: C.float(o.XtcThreshold),
+		dry_multiplier: C.float(o.DryMultiplier), dry_base: C.float(o.DryBase),
+		dry_allowed_length: C.uint32_t(o.DryAllowedLength), dry_penalty_tokens: C.uint32_t(o.DryPenaltyTokens),
+		mirostat: C.uint32_t(o.Mirostat), mirostat_tau: C.float(o.MirostatTau), mirostat_eta: C.float(o.MirostatEta),
+	}
+	// Without a NUL at the end, which the library refuses, where there are too many.
+	for at := 0; at < len(o.Steps) && at < len(options.steps); at++ {
+		options.steps[at] = C.char(o.Steps[at])
 	}
 	options.struct_size = C.uint32_t(unsafe.Sizeof(options))
 	return call(func(e *C.qinfer_error) C.qinfer_status {
 		return C.qinfer_session_set_sampler(s.c, &options, e)
+	}, s.used())
+}
+
+// SetDryBreakers replaces the texts that no repetition of DRY reaches over, at most 16 of 1 to 40 bytes; none: no text.
+// Without this call they are a line feed, a colon, a double quote and an asterisk.
+func (s *Session) SetDryBreakers(breakers ...string) error {
+	var in stopTexts
+	defer in.copies.free()
+	in.fill(breakers)
+	return call(func(e *C.qinfer_error) C.qinfer_status {
+		return C.qinfer_session_set_dry_breakers(s.c, in.texts, in.lens, C.size_t(len(breakers)), e)
 	}, s.used())
 }
 

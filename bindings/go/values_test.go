@@ -27,6 +27,11 @@ func TestOptionsThatCannotBeAreErrors(t *testing.T) {
 		return err
 	}
 	sampler := func(o qinfer.SamplerOptions) error { return evaluated(t, "Once").SetSampler(o) }
+	steps := func(letters string) error { return sampler(qinfer.SamplerOptions{Temperature: 1, Steps: letters}) }
+	breakers := func(texts ...string) error { return evaluated(t, "Once").SetDryBreakers(texts...) }
+	check(t, steps("t"))
+	check(t, breakers())
+	check(t, breakers(":", "a longer one"))
 	bias := func(token qinfer.Token, value float64) error {
 		return evaluated(t, "Once").SetBias(map[qinfer.Token]float32{token: float32(value)})
 	}
@@ -55,6 +60,20 @@ func TestOptionsThatCannotBeAreErrors(t *testing.T) {
 		"top_p":                                       sampler(qinfer.SamplerOptions{TopP: 2}),
 		"min_p":                                       sampler(qinfer.SamplerOptions{MinP: -1}),
 		"repeat_penalty":                              sampler(qinfer.SamplerOptions{RepeatPenalty: -1}),
+		"typical_p":                                   sampler(qinfer.SamplerOptions{TypicalP: 2}),
+		"top_n_sigma":                                 sampler(qinfer.SamplerOptions{TopNSigma: nan}),
+		"dynatemp_range":                              sampler(qinfer.SamplerOptions{DynatempRange: nan}),
+		"dynatemp_exponent":                           sampler(qinfer.SamplerOptions{DynatempExponent: nan}),
+		"xtc_probability":                             sampler(qinfer.SamplerOptions{XtcProbability: 2}),
+		"xtc_threshold":                               sampler(qinfer.SamplerOptions{XtcThreshold: 2}),
+		"dry_multiplier":                              sampler(qinfer.SamplerOptions{DryMultiplier: nan}),
+		"dry_base":                                    sampler(qinfer.SamplerOptions{DryBase: 0.5}),
+		"mirostat is 1":                               sampler(qinfer.SamplerOptions{Mirostat: 1}),
+		"mirostat_tau":                                sampler(qinfer.SamplerOptions{MirostatTau: nan}),
+		"mirostat_eta":                                sampler(qinfer.SamplerOptions{MirostatEta: 2}),
+		"steps has the byte 0x7a":                     steps("tz"),
+		"steps has no NUL":                            steps("tttttttttttttttttttt"),
+		"index 1 has 0 bytes":                         breakers("a", ""),
 		"frequency_penalty":                           sampler(qinfer.SamplerOptions{FrequencyPenalty: nan}),
 		"token -1":                                    bias(-1, 1),
 		"the bias of token 1 is nan, expected":        bias(1, math.NaN()),

@@ -798,6 +798,31 @@ QINFER_API void qinfer_kv_store_free(qinfer_kv_store *store);
 
 /* ---- Session: a list of tokens, a prefix of which is evaluated while the rest is pending ------------- */
 
+/** How a token is drawn. After the hook and the biases come these steps, in the order that `steps` lists by their
+ *  letters; those that it leaves out are left out. p(t) is the softmax over the tokens that the steps before have left
+ *  (candidates), H = -sum of p ln p its entropy, and l[t] the logit at that point.
+ *    e  penalties: of each token in the window first l = l > 0 ? l / repeat_penalty : l * repeat_penalty, then
+ *       l -= count * frequency_penalty + presence_penalty
+ *    d  DRY: a token that would go on with a repetition of r tokens, r >= dry_allowed_length, loses dry_multiplier *
+ *       dry_base^(r - dry_allowed_length). The token at each earlier place of the window would go on with as many
+ *       tokens as those before it and the last ones of the window have in common, but with no more than come after the
+ *       last sequence breaker (qinfer_session_set_dry_breakers); its largest r counts. Tokens that contain a breaker
+ *       lose nothing (p-e-w, text-generation-webui pull request 5637)
+ *    t  temperature: l /= T. With dynatemp_range T = low + (high - low) * (H / ln n)^dynatemp_exponent, n the number of
+ *       candidates, low = max(0, temperature - range), high = temperature + range (llama.cpp; kalomaze)
+ *    s  top-n-sigma: keep l >= largest - top_n_sigma * standard deviation of l (Tang et al., arXiv:2411.07641)
+ *    k  top-k: keep the top_k largest l, and those equal to the last of them
+ *    y  typical: by ascending |-ln p - H| keep tokens until they have typical_p together (Meister et al.,
+ *       arXiv:2202.00666)
+ *    p  top-p: by descending p keep tokens until they have top_p together
+ *    m  min-p: keep p >= min_p * largest p
+ *    x  XTC: with a chance of xtc_probability remove all tokens with p >= xtc_threshold but the least likely of them
+ *       (p-e-w, text-generation-webui pull request 6335)
+ *  Then mirostat 2, in place of s k y p m x, keeps -log2 p <= mu, at least the likeliest; once the token is drawn, with
+ *  p of what was kept, mu -= mirostat_eta * (-log2 p - mirostat_tau). mu begins as 2 * mirostat_tau (Basu et al.,
+ *  arXiv:2007.14966). Then one token is drawn by p. temperature 0 takes the largest l after e and d.
+ *  A draw depends on the seed, the position and, with mirostat, on mu; truncating brings mu back, and forks and
+ *  snapshots have it. llama.cpp's order is "edskypmxt". */
 typedef struct qinfer_sampler_options { /* all zero: greedy */
     uint32_t            struct_size;
     float               temperature;                         /* 0 = greedy */
@@ -808,6 +833,16 @@ typedef struct qinfer_sampler_options { /* all zero: greedy */
     uint32_t            penalty_tokens;                      /* how far back penalties look; 0 = all */
     uint32_t            reserved;
     uint64_t            seed; /* same seed, tokens, build and cpu_target: same output */
+    float               typical_p;                           /* 0 or 1 = off */
+    float               top_n_sigma;                         /* 0 = off */
+    float               dynatemp_range, dynatemp_exponent;   /* range 0 = off; exponent 0 = 1 */
+    float               xtc_probability, xtc_threshold;      /* probability 0 = off; threshold 0 = 0.1 */
+    float               dry_multiplier, dry_base;            /* multiplier 0 = off; base 0 = 1.75, or 1 and more */
+    uint32_t            dry_allowed_length;                  /* 0 = 2 */
+    uint32_t            dry_penalty_tokens;                  /* the window of DRY; 0 = all */
+    uint32_t            mirostat;                            /* 0 = off, 2 = version 2; there is no other */
+    float               mirostat_tau, mirostat_eta;          /* 0 = 5, at most 1000; 0 = 0.1, at most 1 */
+    char                steps[20];                           /* NUL-terminated; "" = "edtskypmx" */
 } qinfer_sampler_options;
 
 QINFER_STATUS qinfer_session_create(qinfer_kv_cache *cache, const qinfer_session_options *options, qinfer_session **out,
@@ -876,9 +911,16 @@ QINFER_STATUS qinfer_session_get_tokens(const qinfer_session *session, qinfer_to
                                         size_t *out_n, qinfer_error *err);
 QINFER_API size_t qinfer_session_length(const qinfer_session *session);  /* evaluated + pending */
 QINFER_API size_t qinfer_session_pending(const qinfer_session *session); /* 0 = logits are ready */
-/** Also reseeds. Without it a session is greedy. */
+/** Also reseeds, and mirostat begins anew. Without it a session is greedy. */
 QINFER_STATUS qinfer_session_set_sampler(qinfer_session *session, const qinfer_sampler_options *options,
                                          qinfer_error *err);
+/** The texts that no repetition of DRY reaches over: n of them, at most 16, of 1 to 40 bytes; n 0: none. Without this
+ *  call a line feed, a colon, a double quote and an asterisk. They are found in the bytes of the tokens one after
+ *  another; a breaker ends in the token that its last byte is in. lens: their lengths; NULL = NUL-terminated. Looks
+ *  through the vocabulary, which takes milliseconds; a model keeps the last four lists. Forks and snapshots have them.
+ *  QINFER_E_NOT_FOUND for a model without a tokenizer. */
+QINFER_STATUS qinfer_session_set_dry_breakers(qinfer_session *session, const char *const *texts, const size_t *lens,
+                                              size_t n, qinfer_error *err);
 
 /** Adds values[i] to the logit of tokens[i] when sampling (-infinity bans it for good; otherwise repeated tokens add
  *  up, within the range of f32). Replaces the previous list; n 0 clears it; at most n_vocab entries. */

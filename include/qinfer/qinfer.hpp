@@ -740,6 +740,18 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
   void set_sampler(const qinfer_sampler_options& options) {
     call([&](auto* error) { return qinfer_session_set_sampler(native(), &options, error); });
   }
+  /// The texts that no repetition of DRY reaches over; none of them: no text.
+  void set_dry_breakers(const std::vector<std::string>& texts) {
+    std::vector<const char*> data;
+    std::vector<std::size_t> lens;
+    for (const std::string& text : texts) {
+      data.push_back(text.data());
+      lens.push_back(text.size());
+    }
+    call([&](auto* error) {
+      return qinfer_session_set_dry_breakers(native(), data.data(), lens.data(), data.size(), error);
+    });
+  }
   /// Replaces the list of biases by (token, added to its logit) pairs.
   void set_bias(const std::vector<std::pair<Token, float>>& biases) {
     std::vector<Token> tokens;

@@ -203,6 +203,10 @@ SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_tok
   layout.sampler_logits = cursor.take(vocab_bytes, {"sampler_logits", {spec.n_vocab}});
   layout.sampler_ids = cursor.take(vocab_bytes, {"sampler_ids", {spec.n_vocab}, "u32"});
   layout.sampler_counts = cursor.take(vocab_bytes, {"sampler_counts", {spec.n_vocab}, "u32"});
+  if (spec.gives_logits()) {
+    layout.repeats = cursor.take(std::uint64_t{shape.max_tokens} * 4, {"repeats", {shape.max_tokens}, "u32"});
+    layout.bounds = cursor.take(std::uint64_t{shape.max_tokens} * 4, {"surprise_bounds", {shape.max_tokens}});
+  }
   layout.bias = cursor.take(std::uint64_t{spec.n_vocab} * sizeof(sampling::Bias),
                             {"biases", {spec.n_vocab, sizeof(sampling::Bias)}, "bytes"});
   layout.accepted_words = ceil_div(shape.max_tokens, 64);

@@ -82,6 +82,8 @@ struct SessionLayout {
   std::uint64_t table = 0;                                                ///< u32 [n_groups][max_blocks]
   std::uint64_t names = 0;                                                ///< kv::PrefixName [max_blocks]
   std::uint64_t sampler_logits = 0, sampler_ids = 0, sampler_counts = 0;  ///< 4 bytes x n_vocab each
+  std::uint64_t repeats = 0;                                              ///< u32 [max_tokens]: of DRY
+  std::uint64_t bounds = 0;                                               ///< f32 [max_tokens]: of mirostat
   std::uint64_t bias = 0;                                                 ///< sampling::Bias [n_vocab]
   std::uint64_t accepted = 0, accepted_words = 0;  ///< u64: a bit for each token, set if a logits hook accepted it
   std::uint64_t text = 0, text_bytes = 0;          ///< text held back because it may be the beginning of a stop text

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/blueprint.h"
+#include "engine/breaker_cache.h"
 #include "engine/rope_table.h"
 #include "engine/runtime.h"
 #include "engine/scratch_poison.h"
@@ -125,6 +126,10 @@ class Model {
   /// Sorted by name; empty if the model brings none.
   std::span<const source::ChatTemplate> chat_templates() const { return chat_templates_.list; }
   TemplateCache& compiled_templates() const { return compiled_templates_; }
+  /// For sequence breakers in this vocabulary; needs a tokenizer.
+  std::shared_ptr<const sampling::DryBreakers> dry_breakers(std::vector<std::string> texts) const {
+    return breakers_.get(*tokenizer_, spec_.n_vocab, std::move(texts));
+  }
   /// What chat templates know of the tokens that begin and end texts.
   const source::ChatTemplates& named_tokens() const { return chat_templates_; }
   const source::Prompts& prompts() const { return prompts_; }
@@ -164,6 +169,7 @@ class Model {
   source::ChatTemplates chat_templates_;
   source::Prompts prompts_;
   mutable TemplateCache compiled_templates_;
+  mutable BreakerCache breakers_;
   mutable Mutex row_costs_mutex_;
   mutable schedule::RowCosts row_costs_ ABSL_GUARDED_BY(row_costs_mutex_);
 };

@@ -132,7 +132,7 @@ Result<std::size_t> OpenAiRequest::set_up_again(std::size_t choice, Session& ses
 
 Status OpenAiRequest::set_sampler(std::size_t choice, Session& session) const {
   const std::uint64_t seed = request_.sampling.seed.value_or(options_.seed) + choice % request_.n;
-  QINFER_TRY(session.sampling().set_options(sampler_of(request_.sampling, seed)));
+  QINFER_TRY(session.set_sampler(sampler_of(request_.sampling, seed)));
   std::vector<std::int32_t> biased;
   std::vector<float> values;
   for (const auto& [token, value] : request_.sampling.bias) {

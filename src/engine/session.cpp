@@ -252,6 +252,30 @@ void Session::drop_adopted() {
   eval_state_.adopted = 0;
 }
 
+Status Session::set_sampler(const sampling::SamplerOptions& options) {
+  QINFER_TRY(sampling_.set_options(options));
+  if (!sampling::has_dry(options) || sampling_.has_own_breakers() || sampling_.breakers() != nullptr) return Status();
+  return set_dry_breakers(std::nullopt);
+}
+
+Status Session::set_dry_breakers(const std::optional<std::vector<std::string>>& texts) {
+  const std::vector<std::string> standard(std::begin(sampling::kDefaultBreakers), std::end(sampling::kDefaultBreakers));
+  const std::vector<std::string>& wanted = texts ? *texts : standard;
+  if (wanted.size() > sampling::kMaxBreakers)
+    return error(Code::invalid_argument, "n is {}: more than {} sequence breakers", wanted.size(),
+                 sampling::kMaxBreakers);
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    if (wanted[i].empty() || wanted[i].size() > sampling::kMaxBreakerBytes)
+      return error_at(Code::invalid_argument, static_cast<std::int64_t>(i),
+                      "the sequence breaker at index {} has {} bytes, expected 1 to {}", i, wanted[i].size(),
+                      sampling::kMaxBreakerBytes);
+  const bool has_tokenizer = model().tokenizer() != nullptr;
+  if (texts && !wanted.empty() && !has_tokenizer)
+    return error(Code::not_found, "the model has no tokenizer, so it has no sequence breakers");
+  sampling_.set_breakers(wanted.empty() || !has_tokenizer ? nullptr : model().dry_breakers(wanted), texts.has_value());
+  return Status();
+}
+
 Status Session::check_samples() const { return model().spec().check_gives_logits(); }
 
 Result<std::int32_t> Session::sample(bool with_hook) {
@@ -267,6 +291,7 @@ Result<std::int32_t> Session::sample(bool with_hook) {
   if (!drawn.ok()) return keys_.explained(drawn.take_status());
   const std::int32_t token = drawn.value();
   QINFER_TRY(append_drawn(token, with_hook));
+  sampling_.keep_draw(length() - 1);
   const std::uint64_t elapsed = platform::now_ns() - begin;
   metrics_.sample_ns += elapsed;
   model().runtime().metrics().sample_ns += elapsed;

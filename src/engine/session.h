@@ -82,6 +82,13 @@ class Session {
   /// evaluated no more, the rest is pending. Errors as append()'s, then nothing has changed.
   Result<std::size_t> set_tokens(std::span<const std::int32_t> tokens);
 
+  /// How tokens are drawn from now on.
+  Status set_sampler(const sampling::SamplerOptions& options);
+  /// DRY's sequence breakers; absent: the default ones, which a model without a tokenizer does not have.
+  /// QINFER_E_INVALID_ARGUMENT for too many, or one that is empty or too long; QINFER_E_NOT_FOUND for some without a
+  /// tokenizer.
+  Status set_dry_breakers(const std::optional<std::vector<std::string>>& texts);
+
   /// Draws a token after the last one, by its logits, and appends it.
   Result<std::int32_t> sample(bool with_hook);
   /// The token at `position`, which another session has drawn, counts as drawn here: the hook may refuse it.

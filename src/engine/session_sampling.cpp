@@ -23,14 +23,27 @@ std::span<T> part(std::byte* memory, std::uint64_t offset, std::size_t n) {
 SessionSampling::SessionSampling(const SessionLayout& layout, std::byte* memory, std::uint32_t n_vocab)
     : workspace_{part<float>(memory, layout.sampler_logits, n_vocab),
                  part<std::uint32_t>(memory, layout.sampler_ids, n_vocab),
-                 part<std::uint32_t>(memory, layout.sampler_counts, n_vocab)},
+                 part<std::uint32_t>(memory, layout.sampler_counts, n_vocab),
+                 part<std::uint32_t>(memory, layout.repeats, layout.repeats == 0 ? 0 : layout.max_tokens)},
       bias_(part<sampling::Bias>(memory, layout.bias, n_vocab)),
-      accepted_(part<std::uint64_t>(memory, layout.accepted, layout.accepted_words)) {}
+      accepted_(part<std::uint64_t>(memory, layout.accepted, layout.accepted_words)),
+      bounds_(part<float>(memory, layout.bounds, layout.bounds == 0 ? 0 : layout.max_tokens)) {}
 
 Status SessionSampling::set_options(const sampling::SamplerOptions& options) {
   QINFER_TRY(sampling::check_options(options));
   options_ = options;
+  n_bounds_ = 0;
   return Status();
+}
+
+void SessionSampling::set_breakers(std::shared_ptr<const sampling::DryBreakers> breakers, bool own) {
+  breakers_ = std::move(breakers);
+  own_breakers_ = own;
+}
+
+void SessionSampling::set_bounds(std::span<const float> bounds) {
+  std::copy(bounds.begin(), bounds.end(), bounds_.begin());
+  n_bounds_ = bounds.size();
 }
 
 Status SessionSampling::set_bias(std::span<const std::int32_t> tokens, std::span<const float> values) {
@@ -60,6 +73,8 @@ Status SessionSampling::copy(const SessionSampling& original) {
   options_ = original.options_;
   n_bias_ = original.n_bias_;
   std::copy_n(original.bias_.begin(), n_bias_, bias_.begin());
+  set_breakers(original.breakers_, original.own_breakers_);
+  set_bounds(original.bounds());
   if (original.hook_ == nullptr) return Status();
   std::copy(original.accepted_.begin(), original.accepted_.end(), accepted_.begin());
   QINFER_ASSIGN(hook_, original.hook_->clone());
@@ -67,8 +82,20 @@ Status SessionSampling::copy(const SessionSampling& original) {
 }
 
 Result<std::int32_t> SessionSampling::draw(std::span<const float> logits, std::span<const std::int32_t> tokens,
-                                           bool with_hook) const {
-  return sampling::sample(logits, tokens, options_, bias(), workspace_, hook_edit(with_hook ? hook_.get() : nullptr));
+                                           bool with_hook) {
+  sampling::SamplerState state{breakers_.get(), bound()};
+  auto drawn = sampling::sample(logits, tokens, options_, bias(), workspace_, state,
+                                hook_edit(with_hook ? hook_.get() : nullptr));
+  next_bound_ = state.mu;
+  return drawn;
+}
+
+void SessionSampling::keep_draw(std::size_t position) {
+  if (!sampling::has_mirostat(options_)) return;
+  std::fill(bounds_.begin() + static_cast<std::ptrdiff_t>(n_bounds_),
+            bounds_.begin() + static_cast<std::ptrdiff_t>(position), bound());
+  bounds_[position] = next_bound_;
+  n_bounds_ = position + 1;
 }
 
 void SessionSampling::mark_accepted(std::size_t position, bool value) {
@@ -85,6 +112,12 @@ Status SessionSampling::accept(std::size_t position, std::int32_t token) {
 }
 
 Status SessionSampling::rewind(std::size_t size) {
+  QINFER_TRY(rewind_hook(size));
+  n_bounds_ = std::min(n_bounds_, size);
+  return Status();
+}
+
+Status SessionSampling::rewind_hook(std::size_t size) {
   if (hook_ == nullptr) return Status();
   const std::uint64_t kept = (std::uint64_t{1} << size % 64) - 1;  // of the word that holds the first to go
   std::size_t gone = 0;

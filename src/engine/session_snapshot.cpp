@@ -8,6 +8,7 @@
 // depend on the kernel set and the options that computed them, their *origin*, which the file names (check_origin()).
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 
 #include "engine/session.h"
@@ -110,6 +111,16 @@ Status check_tokens(const kv::Snapshot& snapshot, const Model& model, const std:
   return Status();
 }
 
+sampling::StoredOptions stored_sampler(const SessionSampling& sampling) {
+  sampling::StoredOptions stored;
+  stored.options = sampling.options();
+  stored.bias.assign(sampling.bias().begin(), sampling.bias().end());
+  if (sampling.has_own_breakers())
+    stored.breakers = sampling.breakers() != nullptr ? sampling.breakers()->texts() : std::vector<std::string>();
+  stored.bounds.assign(sampling.bounds().begin(), sampling.bounds().end());
+  return stored;
+}
+
 }  // namespace
 
 Status Session::save(const std::string& path, const platform::Files* files) const {
@@ -121,9 +132,9 @@ Status Session::save(const std::string& path, const platform::Files* files) cons
   state.n_evaluated = evaluated();
   state.max_tokens = max_tokens();
   state.max_logits = max_logits();
-  const std::vector<std::byte> sampler = sampling::store_options(sampling_.options(), sampling_.bias());
+  const std::vector<std::byte> sampler = sampling::store_options(stored_sampler(sampling_));
   state.extra = sampler;
-  state.extra_capacity = sampling::stored_options_bytes(model().spec().n_vocab);
+  state.extra_capacity = sampling::most_stored_options_bytes(model().spec().n_vocab, max_tokens());
   kv::SnapshotModel about{model().fingerprints().model, keys_.origin(), {}, {}};
   // After the last token a block may still hold tokens of another session, which are not this one's to give away.
   const std::size_t n_full = evaluated() / cache_->block_tokens(), rest = evaluated() % cache_->block_tokens();
@@ -201,8 +212,16 @@ Status SessionKeys::read(const kv::Snapshot& snapshot, const std::string& path) 
 
 namespace {
 
-Status restore_sampler(const sampling::StoredOptions& stored, SessionSampling& out) {
-  QINFER_TRY(out.set_options(stored.options));
+Status restore_sampler(const sampling::StoredOptions& stored, std::size_t n_tokens, Session& session) {
+  if (stored.bounds.size() > n_tokens)
+    return error(Code::invalid_argument, "bounds of mirostat for {} tokens, the session has {}", stored.bounds.size(),
+                 n_tokens);
+  for (const float bound : stored.bounds)
+    if (!std::isfinite(bound)) return error(Code::invalid_argument, "a bound of mirostat is {}", bound);
+  if (stored.breakers) QINFER_TRY(session.set_dry_breakers(stored.breakers));
+  QINFER_TRY(session.set_sampler(stored.options));
+  SessionSampling& out = session.sampling();
+  out.set_bounds(stored.bounds);
   std::vector<std::int32_t> tokens;
   std::vector<float> values;
   for (const sampling::Bias& bias : stored.bias) {
@@ -238,7 +257,7 @@ Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, c
   auto created =
       create(std::move(cache), SessionOptions{snapshot.max_tokens(), snapshot.max_logits(), false, options.max_draft});
   Status status = created.take_status();
-  if (status.ok()) status = restore_sampler(sampler.value(), created.value()->sampling_);
+  if (status.ok()) status = restore_sampler(sampler.value(), snapshot.tokens().size(), *created.value());
   if (status.code() == Code::invalid_argument)  // not this call's arguments, but what the file says
     return error_at(Code::format, -1, "{}: {}", path, status.message());
   QINFER_TRY(std::move(status));

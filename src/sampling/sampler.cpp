@@ -4,9 +4,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
+#include <string_view>
 
-#include "base/math.h"
+#include "sampling/candidates.h"
+#include "sampling/numbers.h"
 
 namespace qinfer::sampling {
 namespace {
@@ -16,17 +17,6 @@ std::uint64_t splitmix64(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
-}
-
-bool has_penalties(const SamplerOptions& options) {
-  return (options.repeat_penalty != 0 && options.repeat_penalty != 1) || options.frequency_penalty != 0 ||
-         options.presence_penalty != 0;
-}
-
-/// The nearest float that is finite, of a number that is not NaN.
-float saturated(double value) {
-  constexpr double kMost = std::numeric_limits<float>::max();
-  return static_cast<float>(std::clamp(value, -kMost, kMost));
 }
 
 /// The host's own code writes here: what it leaves must be finite or -infinity, and not all of it -infinity.
@@ -119,64 +109,55 @@ std::size_t largest_finite(std::span<const float> logits) {
   return index;
 }
 
-/// Candidates are ids[0 .. n); `logits` is indexed by id. Each filter returns the new n.
-std::size_t keep_top_k(std::span<const float> logits, std::span<std::uint32_t> ids, std::uint32_t k) {
-  if (k == 0 || k >= ids.size()) return ids.size();
-  std::nth_element(ids.begin(), ids.begin() + (k - 1), ids.end(),
-                   [&](std::uint32_t a, std::uint32_t b) { return logits[a] > logits[b]; });
-  const float threshold = logits[ids[k - 1]];
-  return static_cast<std::size_t>(
-      std::partition(ids.begin(), ids.end(), [&](std::uint32_t id) { return logits[id] >= threshold; }) - ids.begin());
+bool xtc_applies(const SamplerOptions& options, std::uint64_t position) {
+  return options.xtc_probability != 0 && second_uniform(options.seed, position) < options.xtc_probability;
 }
 
-double total_weight(std::span<const float> logits, std::span<const std::uint32_t> ids, float max) {
-  double total = 0;
-  for (const std::uint32_t id : ids) total += exp_f32(logits[id] - max);
-  return total;
-}
-
-std::size_t keep_top_p(std::span<const float> logits, std::span<std::uint32_t> ids, float max, float p) {
-  if (p <= 0 || p >= 1) return ids.size();
-  std::sort(ids.begin(), ids.end(),
-            [&](std::uint32_t a, std::uint32_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
-  const double limit = static_cast<double>(p) * total_weight(logits, ids, max);
-  double before = 0;
-  std::size_t kept = 0;
-  while (kept < ids.size() && (kept == 0 || before < limit)) before += exp_f32(logits[ids[kept++]] - max);
-  return kept;
-}
-
-std::size_t keep_min_p(std::span<const float> logits, std::span<std::uint32_t> ids, float max, float p) {
-  if (p <= 0) return ids.size();
-  return static_cast<std::size_t>(
-      std::partition(ids.begin(), ids.end(), [&](std::uint32_t id) { return exp_f32(logits[id] - max) >= p; }) -
-      ids.begin());
-}
-
-std::int32_t draw(const SamplerOptions& options, std::uint64_t position, const SamplerWorkspace& workspace) {
-  const std::span<float> logits = workspace.logits;
-  // The largest is subtracted first: a tiny temperature then gives -inf for the others instead of inf for the best.
-  const float best = logits[largest(logits)];
-  for (float& logit : logits) logit = (logit - best) / options.temperature;
-  const float max = 0;
-  std::span<std::uint32_t> ids = workspace.ids;
-  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::uint32_t>(i);
-  ids = ids.first(keep_top_k(logits, ids, options.top_k));
-  ids = ids.first(keep_top_p(logits, ids, max, options.top_p));
-  ids = ids.first(keep_min_p(logits, ids, max, options.min_p));
-  // By id, so that the draw does not depend on how the filters happened to order equal candidates.
-  std::sort(ids.begin(), ids.end());
-  const double target = uniform(options.seed, position) * total_weight(logits, ids, max);
-  double sum = 0;
-  std::uint32_t last = ids[0];
-  for (const std::uint32_t id : ids) {
-    const double weight = exp_f32(logits[id] - max);
-    if (weight == 0) continue;
-    last = id;
-    sum += weight;
-    if (sum > target) break;
+/// A step that takes candidates away.
+void filter(char step, const SamplerOptions& options, std::uint64_t position, Candidates& candidates) {
+  if (has_mirostat(options)) return;
+  switch (step) {
+    case 's': candidates.keep_top_n_sigma(options.top_n_sigma); break;
+    case 'k': candidates.keep_top_k(options.top_k); break;
+    case 'y': candidates.keep_typical(options.typical_p); break;
+    case 'p': candidates.keep_top_p(options.top_p); break;
+    case 'm': candidates.keep_min_p(options.min_p); break;
+    case 'x':
+      if (xtc_applies(options, position))
+        candidates.exclude_top_choices(options.xtc_threshold == 0 ? 0.1F : options.xtc_threshold);
+      break;
   }
-  return static_cast<std::int32_t>(last);
+}
+
+/// A step that changes logits by what is in the history.
+void penalise(char step, const SamplerOptions& options, std::span<const std::int32_t> history,
+              const SamplerState& state, const SamplerWorkspace& workspace) {
+  if (step == 'e') apply_penalties(options, history, workspace);
+  if (step == 'd') apply_dry(options, history, state.breakers, workspace);
+}
+
+std::int32_t draw(const SamplerOptions& options, std::span<const std::int32_t> history, std::string_view steps,
+                  const SamplerWorkspace& workspace, SamplerState& state) {
+  const std::uint64_t position = history.size();
+  Candidates candidates(workspace.logits, workspace.ids);
+  for (; !steps.empty(); steps.remove_prefix(1)) {
+    const char step = steps[0];
+    if (step == 'e' || step == 'd') {
+      penalise(step, options, history, state, workspace);
+      candidates.find_largest();
+    } else if (step == 't') {
+      candidates.scale(options, has_penalties(options) && steps.find('e') != std::string_view::npos);
+    } else {
+      filter(step, options, position, candidates);
+    }
+  }
+  if (has_mirostat(options)) candidates.keep_surprises(state.mu);
+  const std::int32_t token = candidates.draw(uniform(options.seed, position));
+  if (has_mirostat(options)) {
+    const double eta = options.mirostat_eta == 0 ? 0.1F : options.mirostat_eta;
+    state.mu = saturated(state.mu - eta * (candidates.surprise(token) - mirostat_tau(options)));
+  }
+  return token;
 }
 
 }  // namespace
@@ -185,40 +166,32 @@ double uniform(std::uint64_t seed, std::uint64_t position) {
   return static_cast<double>(splitmix64(splitmix64(seed) ^ position) >> 11) * 0x1p-53;
 }
 
-Status check_options(const SamplerOptions& options) {
-  const auto bad = [](std::string_view name, float value, std::string_view range) {
-    return error(Code::invalid_argument, "{} is {}, expected {}", name, value, range);
-  };
-  if (!(options.temperature >= 0) || !std::isfinite(options.temperature))
-    return bad("temperature", options.temperature, "0 or more");
-  if (!(options.top_p >= 0 && options.top_p <= 1)) return bad("top_p", options.top_p, "0 to 1");
-  if (!(options.min_p >= 0 && options.min_p <= 1)) return bad("min_p", options.min_p, "0 to 1");
-  if (!(options.repeat_penalty >= 0) || !std::isfinite(options.repeat_penalty))
-    return bad("repeat_penalty", options.repeat_penalty, "0 or more");
-  if (!std::isfinite(options.frequency_penalty))
-    return bad("frequency_penalty", options.frequency_penalty, "a finite number");
-  if (!std::isfinite(options.presence_penalty))
-    return bad("presence_penalty", options.presence_penalty, "a finite number");
-  return Status();
+double second_uniform(std::uint64_t seed, std::uint64_t position) {
+  return static_cast<double>(splitmix64(splitmix64(splitmix64(seed) ^ position)) >> 11) * 0x1p-53;
 }
 
 Result<std::int32_t> sample(std::span<const float> logits, std::span<const std::int32_t> history,
                             const SamplerOptions& options, std::span<const Bias> bias,
-                            const SamplerWorkspace& workspace, const LogitsEdit& edit) {
+                            const SamplerWorkspace& workspace, SamplerState& state, const LogitsEdit& edit) {
   if (const std::size_t i = first_not_finite(logits); i < logits.size())
     return error(Code::numeric, "the logit of token {} is {}", i, logits[i]);
-  if (options.temperature == 0 && bias.empty() && !has_penalties(options) && edit.apply == nullptr)
-    return static_cast<std::int32_t>(largest_finite(logits));
+  const bool plain = bias.empty() && !has_penalties(options) && !has_dry(options) && edit.apply == nullptr;
+  if (options.temperature == 0 && plain) return static_cast<std::int32_t>(largest_finite(logits));
   std::copy(logits.begin(), logits.end(), workspace.logits.begin());
   QINFER_TRY(apply_edit(edit, workspace.logits));
   apply_bias(bias, workspace.logits);
-  apply_penalties(options, history, workspace);
+  std::string_view steps = steps_of(options);
+  // Those at the beginning, and for a greedy draw all, change logits before there are candidates.
+  while (!steps.empty() && (options.temperature == 0 || steps[0] == 'e' || steps[0] == 'd')) {
+    penalise(steps[0], options, history, state, workspace);
+    steps.remove_prefix(1);
+  }
   const std::size_t best = largest(workspace.logits);
   if (!std::isfinite(workspace.logits[best]))
     return error(Code::numeric, "bias and penalties leave no token to draw: the largest logit is {}",
                  workspace.logits[best]);
   if (options.temperature == 0) return static_cast<std::int32_t>(best);
-  return draw(options, history.size(), workspace);
+  return draw(options, history, steps, workspace, state);
 }
 
 }  // namespace qinfer::sampling

@@ -145,6 +145,12 @@ class Host {
     sampler.top_k = 20;
     sampler.top_p = 0.95f;
     sampler.repeat_penalty = 1.1f;
+    sampler.dry_multiplier = 0.5f;
+    sampler.dynatemp_range = 0.3f;
+    sampler.typical_p = 0.99f;
+    sampler.top_n_sigma = 3;
+    sampler.xtc_probability = 0.5f;
+    sampler.mirostat = random_() % 2 == 0 ? 2 : 0;
     session.set_sampler(sampler);
     session.set_logits_hook(std::make_unique<Mask>());
     return session;

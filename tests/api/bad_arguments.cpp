@@ -2,8 +2,10 @@
 // flags, values out of range. Each gives the status that qinfer.h promises and a message
 // that names the argument; nothing else changes.
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <memory>
+#include <string>
 
 #include "support/c_api.h"
 
@@ -408,9 +410,20 @@ TEST_CASE("Evaluation, sampler, bias and stop texts out of range", "[bad]") {
       {"min_p", &qinfer_sampler_options::min_p},
       {"repeat_penalty", &qinfer_sampler_options::repeat_penalty},
       {"frequency_penalty", &qinfer_sampler_options::frequency_penalty},
-      {"presence_penalty", &qinfer_sampler_options::presence_penalty}};
+      {"presence_penalty", &qinfer_sampler_options::presence_penalty},
+      {"typical_p", &qinfer_sampler_options::typical_p},
+      {"top_n_sigma", &qinfer_sampler_options::top_n_sigma},
+      {"dynatemp_range", &qinfer_sampler_options::dynatemp_range},
+      {"dynatemp_exponent", &qinfer_sampler_options::dynatemp_exponent},
+      {"xtc_probability", &qinfer_sampler_options::xtc_probability},
+      {"xtc_threshold", &qinfer_sampler_options::xtc_threshold},
+      {"dry_multiplier", &qinfer_sampler_options::dry_multiplier},
+      {"dry_base", &qinfer_sampler_options::dry_base},
+      {"mirostat_tau", &qinfer_sampler_options::mirostat_tau},
+      {"mirostat_eta", &qinfer_sampler_options::mirostat_eta}};
   for (const auto& [name, member] : members) {
-    const bool signed_one = std::string(name).find("cy_") != std::string::npos || std::string(name)[1] == 'r';
+    const bool signed_one =
+        std::string(name).find("cy_") != std::string::npos || std::string(name).substr(0, 2) == "pr";
     for (const float value : {nan, inf, -inf, signed_one ? nan : -0.5f}) {
       auto options = sized<qinfer_sampler_options>();
       options.*member = value;
@@ -421,6 +434,27 @@ TEST_CASE("Evaluation, sampler, bias and stop texts out of range", "[bad]") {
   auto sampler = sized<qinfer_sampler_options>();
   sampler.top_p = 1.01f;
   REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "top_p is 1.01", qinfer_session_set_sampler(one, &sampler, &err));
+  sampler = sized<qinfer_sampler_options>();
+  sampler.mirostat = 1;
+  REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "mirostat is 1", qinfer_session_set_sampler(one, &sampler, &err));
+  sampler.mirostat = 0;
+  std::memset(sampler.steps, 't', sizeof sampler.steps);
+  REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "steps has no NUL", qinfer_session_set_sampler(one, &sampler, &err));
+
+  const char* const breakers[] = {"a", "", nullptr};
+  const std::size_t lens[] = {1, 41};
+  const std::string long_text(100, 'a');
+  const char* const long_breakers[] = {"a", long_text.c_str()};
+  REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "texts", qinfer_session_set_dry_breakers(one, nullptr, nullptr, 1, &err));
+  REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "n is 18446744073709551615: more than 16",
+                qinfer_session_set_dry_breakers(one, breakers, nullptr, SIZE_MAX, &err));
+  REQUIRE_FAILS_AT(QINFER_E_INVALID_ARGUMENT, 1, "index 1 has 0 bytes",
+                   qinfer_session_set_dry_breakers(one, breakers, nullptr, 2, &err));
+  REQUIRE_FAILS_AT(QINFER_E_INVALID_ARGUMENT, 1, "index 1 has 41 bytes",
+                   qinfer_session_set_dry_breakers(one, long_breakers, lens, 2, &err));
+  REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "a sequence breaker",
+                qinfer_session_set_dry_breakers(one, breakers + 2, nullptr, 1, &err));
+  REQUIRE_OK(qinfer_session_set_dry_breakers(one, nullptr, nullptr, 0, &err));
 
   for (const qinfer_token bad : {-1, 300, INT32_MIN, INT32_MAX}) {
     const qinfer_token tokens[2] = {5, bad};

@@ -36,7 +36,8 @@ class Sampler {
 
   qinfer::Result<std::int32_t> operator()(std::span<const float> logits, std::span<const std::int32_t> history,
                                           const SamplerOptions& options, std::span<const Bias> bias = {}) {
-    auto result = qinfer::sampling::sample(logits, history, options, bias, {logits_, ids_, counts_});
+    qinfer::sampling::SamplerState state;
+    auto result = qinfer::sampling::sample(logits, history, options, bias, {logits_, ids_, counts_}, state);
     counts_zero_ = counts_zero_ && std::all_of(counts_.begin(), counts_.end(), [](auto c) { return c == 0; });
     return result;
   }

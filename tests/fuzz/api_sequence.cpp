@@ -331,6 +331,11 @@ void Sequence::set_sampler(Twin& twin) {
   options.top_p = choices_.one_of(2) ? 0.9f : 0;
   options.repeat_penalty = choices_.one_of(2) ? 1.1f : 0;
   options.seed = choices_.byte();
+  // By its bits, so that stored inputs keep their meaning.
+  if ((options.seed & 1) != 0) options.dry_multiplier = 0.5f;
+  if ((options.seed & 2) != 0) options.xtc_probability = 0.5f;
+  if ((options.seed & 4) != 0) options.typical_p = 0.9f;
+  if ((options.seed & 8) != 0) options.mirostat = 2;
   qinfer_error err = {};
   expect("set_sampler", qinfer_session_set_sampler(twin.session, &options, &err), err);
   twin.greedy = false;

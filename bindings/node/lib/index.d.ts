@@ -338,6 +338,22 @@ export interface SamplerOptions {
   presencePenalty?: number;
   penaltyTokens?: number;
   seed?: number | bigint;
+  // qinfer.h defines these, and what 0 stands for.
+  typicalP?: number;
+  topNSigma?: number;
+  dynatempRange?: number;
+  dynatempExponent?: number;
+  xtcProbability?: number;
+  xtcThreshold?: number;
+  dryMultiplier?: number;
+  dryBase?: number;
+  dryAllowedLength?: number;
+  dryPenaltyTokens?: number;
+  mirostat?: number;
+  mirostatTau?: number;
+  mirostatEta?: number;
+  /** Letters of the steps in their order; "" is "edtskypmx". */
+  steps?: string;
 }
 
 export interface EvaluateOptions extends Cancellable {
@@ -505,6 +521,8 @@ export class Session {
   readonly metrics: Metrics;
 
   setSampler(options?: SamplerOptions): void;
+  /** The texts that no repetition of DRY reaches over, at most 16 of 1 to 40 bytes; none: no text. */
+  setDryBreakers(texts: string | readonly string[]): void;
   /** Adds to the logits of tokens; -Infinity bans one. Replaces what was set. */
   setBias(bias: ReadonlyMap<number, number> | Readonly<Record<number, number>>): void;
   setLogitsHook(hook: LogitsHook | LogitsHook['apply'] | null): void;

@@ -92,6 +92,20 @@ const kSampler = {
   presencePenalty: number,
   penaltyTokens: u32,
   seed: u64,
+  typicalP: number,
+  topNSigma: number,
+  dynatempRange: number,
+  dynatempExponent: number,
+  xtcProbability: number,
+  xtcThreshold: number,
+  dryMultiplier: number,
+  dryBase: number,
+  dryAllowedLength: u32,
+  dryPenaltyTokens: u32,
+  mirostat: u32,
+  mirostatTau: number,
+  mirostatEta: number,
+  steps: string,
 };
 
 const kEvaluate = { maxTokens: u32, keepLogits: u32, logits: boolean, ...kCancellable };

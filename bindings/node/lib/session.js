@@ -6,7 +6,7 @@ const { Handle, handleOf, tokensOf, pathOf, files, noFiles } = require('./handle
 const { run, runSync } = require('./calls.js');
 const { Model } = require('./model.js');
 const { generate, generateOptions, generateSync, kReplyOption, pieceStream, textStream } = require('./pieces.js');
-const { callback, isObject, isPlain, number, optionsOf, wrong } = require('./values.js');
+const { callback, isObject, isPlain, number, optionsOf, strings, wrong } = require('./values.js');
 const {
   kCache,
   kEmbedding,
@@ -196,6 +196,10 @@ class Session extends Handle {
   // ---- Sampling
   setSampler(options) {
     addon.sessionSetSampler(handleOf(this, Session), optionsOf(options, kSampler, 'setSampler()'));
+  }
+
+  setDryBreakers(texts) {
+    addon.sessionSetDryBreakers(handleOf(this, Session), strings(texts, 'texts'));
   }
 
   setBias(bias) {

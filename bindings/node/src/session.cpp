@@ -1,4 +1,8 @@
 // Functions of the addon for KV caches and for what takes no time with a session: tokens, samplers, logits, counts.
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "hook.h"
 #include "instance.h"
 #include "structs.h"
@@ -165,7 +169,45 @@ napi_value session_set_sampler(const Args& args) {
   options.read("presencePenalty", sampler.presence_penalty);
   options.read("penaltyTokens", sampler.penalty_tokens);
   options.read("seed", sampler.seed);
+  options.read("typicalP", sampler.typical_p);
+  options.read("topNSigma", sampler.top_n_sigma);
+  options.read("dynatempRange", sampler.dynatemp_range);
+  options.read("dynatempExponent", sampler.dynatemp_exponent);
+  options.read("xtcProbability", sampler.xtc_probability);
+  options.read("xtcThreshold", sampler.xtc_threshold);
+  options.read("dryMultiplier", sampler.dry_multiplier);
+  options.read("dryBase", sampler.dry_base);
+  options.read("dryAllowedLength", sampler.dry_allowed_length);
+  options.read("dryPenaltyTokens", sampler.dry_penalty_tokens);
+  options.read("mirostat", sampler.mirostat);
+  options.read("mirostatTau", sampler.mirostat_tau);
+  options.read("mirostatEta", sampler.mirostat_eta);
+  if (options.has("steps")) {
+    const std::string steps = c_text_of(args.env, options.get("steps"), "steps");
+    // Without a NUL at the end, which the library refuses, where there are too many.
+    std::copy_n(steps.data(), std::min(steps.size(), sizeof sampler.steps), sampler.steps);
+  }
   call(args.env, [&](qinfer_error* err) { return qinfer_session_set_sampler(session->handle, &sampler, err); });
+  return nullptr;
+}
+
+/// sessionSetDryBreakers(session, array of texts)
+napi_value session_set_dry_breakers(const Args& args) {
+  const auto session = idle_session(args.env, args[0]);
+  std::uint32_t n = 0;
+  check(args.env, napi_get_array_length(args.env, args[1], &n));
+  std::vector<std::string> texts;
+  for (std::uint32_t i = 0; i < n; ++i) {
+    napi_value each = nullptr;
+    check(args.env, napi_get_element(args.env, args[1], i, &each));
+    texts.push_back(text_of(args.env, each, "a sequence breaker"));
+  }
+  std::vector<const char*> data;
+  std::vector<std::size_t> lens;
+  for (const std::string& text : texts) data.push_back(text.data()), lens.push_back(text.size());
+  call(args.env, [&](qinfer_error* err) {
+    return qinfer_session_set_dry_breakers(session->handle, data.data(), lens.data(), n, err);
+  });
   return nullptr;
 }
 
@@ -309,6 +351,7 @@ void export_session(napi_env env, napi_value exports) {
               {"sessionMemory", entry<session_memory>},
               {"sessionMetrics", entry<session_metrics>},
               {"sessionSetSampler", entry<session_set_sampler>},
+              {"sessionSetDryBreakers", entry<session_set_dry_breakers>},
               {"sessionSetBias", entry<session_set_bias>},
               {"setLogitsHook", entry<set_logits_hook>},
               {"copyLogits", entry<copy_logits>},

@@ -174,6 +174,7 @@ const rightArguments = {
   'Session#setPair': ['query', 'document', {}],
   'Session#score': [{}],
   'Session#setSampler': [{}],
+  'Session#setDryBreakers': [['a']],
   'Session#setBias': [{}],
   'Session#setLogitsHook': [null],
   'Session#evaluate': [{}],

@@ -111,6 +111,34 @@ def test_saving_keeps_a_session(prompted, tmp_path):
     assert not errors
 
 
+def test_samplers_by_the_names_of_the_header(prompted):
+    def draw(**options):
+        session = prompted()
+        session.set_sampler(**options)
+        return session.generate(20).text
+
+    greedy, hot = draw(), {"temperature": 2.0, "seed": 1}
+    assert draw(**hot, steps="edtskypmx") == draw(**hot)
+    assert draw(**hot, top_k=1, typical_p=1, top_n_sigma=100) == greedy
+    assert draw(**hot, top_k=1, steps="t") != greedy
+    assert draw(**hot, mirostat=2, mirostat_tau=9, mirostat_eta=0.5) != greedy
+    assert draw(dry_multiplier=50, dry_allowed_length=1, dry_base=2) != greedy
+    draw(**hot, dynatemp_range=0.5, dynatemp_exponent=2, xtc_probability=0.5, xtc_threshold=0.2, dry_penalty_tokens=20)
+    for words, wrong in {
+        "steps has the byte 0x7a": {"steps": "tz"},
+        "xtc_probability is 2": {"xtc_probability": 2},
+        "mirostat is 1": {"mirostat": 1},
+        "index 1 has 0 bytes": {"dry_breakers": [":", ""]},
+    }.items():
+        with pytest.raises(qinfer.QinferError, match=words):
+            draw(**wrong)
+    session = prompted()
+    session.set_dry_breakers([])
+    session.set_dry_breakers([":", "a longer one"])
+    with pytest.raises(TypeError):
+        session.set_sampler(steps=7)
+
+
 def test_integers_and_texts_are_not_cut(model, prompted):
     session = prompted()
     for wrong in (
@@ -118,6 +146,9 @@ def test_integers_and_texts_are_not_cut(model, prompted):
         lambda: session.truncate(2**64),
         lambda: session.generate(2**32 + 3),
         lambda: session.set_sampler(top_k=-1),
+        lambda: session.set_sampler(dry_allowed_length=-1),
+        lambda: session.set_sampler(steps="t" * 20),
+        lambda: session.set_sampler(steps="t\0k"),
         lambda: session.set_bias({2**32 + 7: 0.0}),
         lambda: model.token(2**32 + 5),
         lambda: qinfer.Runtime(threads=2**32 + 1),

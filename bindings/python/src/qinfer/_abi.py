@@ -458,6 +458,20 @@ class qinfer_sampler_options(Structure):
         ("penalty_tokens", c_uint32),
         ("reserved", c_uint32),
         ("seed", c_uint64),
+        ("typical_p", c_float),
+        ("top_n_sigma", c_float),
+        ("dynatemp_range", c_float),
+        ("dynatemp_exponent", c_float),
+        ("xtc_probability", c_float),
+        ("xtc_threshold", c_float),
+        ("dry_multiplier", c_float),
+        ("dry_base", c_float),
+        ("dry_allowed_length", c_uint32),
+        ("dry_penalty_tokens", c_uint32),
+        ("mirostat", c_uint32),
+        ("mirostat_tau", c_float),
+        ("mirostat_eta", c_float),
+        ("steps", c_char * 20),
     ]
 
 class qinfer_session_save_options(Structure):
@@ -838,6 +852,7 @@ FUNCTIONS = {
     "qinfer_session_length": (c_size_t, ["qinfer_session"]),
     "qinfer_session_pending": (c_size_t, ["qinfer_session"]),
     "qinfer_session_set_sampler": (c_int32, ["qinfer_session", POINTER(qinfer_sampler_options), c_void_p]),
+    "qinfer_session_set_dry_breakers": (c_int32, ["qinfer_session", POINTER(c_char_p), POINTER(c_size_t), c_size_t, c_void_p]),
     "qinfer_session_set_bias": (c_int32, ["qinfer_session", POINTER(c_int32), POINTER(c_float), c_size_t, c_void_p]),
     "qinfer_eval": (c_int32, [POINTER(c_void_p), c_size_t, POINTER(qinfer_eval_options), c_void_p]),
     "qinfer_session_set_logits_hook": (c_int32, ["qinfer_session", POINTER(qinfer_logits_hook), c_void_p]),

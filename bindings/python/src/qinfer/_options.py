@@ -14,7 +14,8 @@ Pooling = Literal["default", "last", "mean", "first"]
 
 
 class SamplerOptions(TypedDict, total=False):
-    """How tokens are drawn: the members of qinfer_sampler_options. None of them: greedy."""
+    """How tokens are drawn: the members of qinfer_sampler_options, where steps are letters as qinfer.h has them, and
+    dry_breakers, which Session.set_dry_breakers() is called with. None of them: greedy."""
 
     temperature: float
     top_k: int
@@ -25,6 +26,21 @@ class SamplerOptions(TypedDict, total=False):
     presence_penalty: float
     penalty_tokens: int
     seed: int
+    typical_p: float
+    top_n_sigma: float
+    dynatemp_range: float
+    dynatemp_exponent: float
+    xtc_probability: float
+    xtc_threshold: float
+    dry_multiplier: float
+    dry_base: float
+    dry_allowed_length: int
+    dry_penalty_tokens: int
+    dry_breakers: str | Sequence[str]
+    mirostat: int
+    mirostat_tau: float
+    mirostat_eta: float
+    steps: str
 
 
 class ManyOptions(SamplerOptions, total=False):

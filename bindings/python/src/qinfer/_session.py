@@ -27,10 +27,8 @@ from ._library import (
     ask,
     call,
     call_apart,
-    checked,
     encoded,
     expect,
-    fields_of,
     lib,
     read_struct,
     read_tokens,
@@ -43,6 +41,7 @@ from ._model import Model
 from ._options import Pooling, SamplerOptions, ScoreOptions
 from ._reply import Reply
 from ._results import Generated, TokenInfo, generate_options
+from ._sampler import sampler_of
 from ._stream import Stream, follow
 from ._vectors import embedding_options, score_options
 
@@ -258,12 +257,18 @@ class Session(Handle):
     # ---- Sampling
     def set_sampler(self, **options: Unpack[SamplerOptions]) -> None:
         """How tokens are drawn from now on; see SamplerOptions. Nothing: greedy."""
-        sampler = sized(_abi.qinfer_sampler_options)
-        for name, value in options.items():
-            if name not in fields_of(sampler):
-                raise TypeError(f"set_sampler() got an unexpected keyword argument {name!r}")
-            setattr(sampler, name, checked(fields_of(sampler)[name], value, name))
+        sampler, breakers = sampler_of(options)
+        if breakers is not None:
+            self.set_dry_breakers(breakers)
         call(lib.qinfer_session_set_sampler, self, ctypes.byref(sampler))
+
+    def set_dry_breakers(self, texts: str | Iterable[str]) -> None:
+        """The texts that no repetition of DRY reaches over, at most 16 of 1 to 40 bytes; without this call a line feed,
+        a colon, a double quote and an asterisk."""
+        bytes_of = [utf8(text) for text in ([texts] if isinstance(texts, str) else texts)]
+        data = (ctypes.c_char_p * len(bytes_of))(*bytes_of)
+        lens = (ctypes.c_size_t * len(bytes_of))(*[len(text) for text in bytes_of])
+        call(lib.qinfer_session_set_dry_breakers, self, data, lens, len(bytes_of))
 
     def set_bias(self, bias: Mapping[int, float]) -> None:
         """Adds to the logits of tokens; -inf bans one."""

@@ -1287,6 +1287,7 @@ const _: () = {
     ["Offset of field: qinfer_kv_store_stats::damaged"]
         [::core::mem::offset_of!(qinfer_kv_store_stats, damaged) - 48usize];
 };
+#[doc = " How a token is drawn. After the hook and the biases come these steps, in the order that `steps` lists by their\n  letters; those that it leaves out are left out. p(t) is the softmax over the tokens that the steps before have left\n  (candidates), H = -sum of p ln p its entropy, and l[t] the logit at that point.\n    e  penalties: of each token in the window first l = l > 0 ? l / repeat_penalty : l * repeat_penalty, then\n       l -= count * frequency_penalty + presence_penalty\n    d  DRY: a token that would go on with a repetition of r tokens, r >= dry_allowed_length, loses dry_multiplier *\n       dry_base^(r - dry_allowed_length). The token at each earlier place of the window would go on with as many\n       tokens as those before it and the last ones of the window have in common, but with no more than come after the\n       last sequence breaker (qinfer_session_set_dry_breakers); its largest r counts. Tokens that contain a breaker\n       lose nothing (p-e-w, text-generation-webui pull request 5637)\n    t  temperature: l /= T. With dynatemp_range T = low + (high - low) * (H / ln n)^dynatemp_exponent, n the number of\n       candidates, low = max(0, temperature - range), high = temperature + range (llama.cpp; kalomaze)\n    s  top-n-sigma: keep l >= largest - top_n_sigma * standard deviation of l (Tang et al., arXiv:2411.07641)\n    k  top-k: keep the top_k largest l, and those equal to the last of them\n    y  typical: by ascending |-ln p - H| keep tokens until they have typical_p together (Meister et al.,\n       arXiv:2202.00666)\n    p  top-p: by descending p keep tokens until they have top_p together\n    m  min-p: keep p >= min_p * largest p\n    x  XTC: with a chance of xtc_probability remove all tokens with p >= xtc_threshold but the least likely of them\n       (p-e-w, text-generation-webui pull request 6335)\n  Then mirostat 2, in place of s k y p m x, keeps -log2 p <= mu, at least the likeliest; once the token is drawn, with\n  p of what was kept, mu -= mirostat_eta * (-log2 p - mirostat_tau). mu begins as 2 * mirostat_tau (Basu et al.,\n  arXiv:2007.14966). Then one token is drawn by p. temperature 0 takes the largest l after e and d.\n  A draw depends on the seed, the position and, with mirostat, on mu; truncating brings mu back, and forks and\n  snapshots have it. llama.cpp's order is \"edskypmxt\"."]
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct qinfer_sampler_options {
@@ -1301,10 +1302,24 @@ pub struct qinfer_sampler_options {
     pub penalty_tokens: u32,
     pub reserved: u32,
     pub seed: u64,
+    pub typical_p: f32,
+    pub top_n_sigma: f32,
+    pub dynatemp_range: f32,
+    pub dynatemp_exponent: f32,
+    pub xtc_probability: f32,
+    pub xtc_threshold: f32,
+    pub dry_multiplier: f32,
+    pub dry_base: f32,
+    pub dry_allowed_length: u32,
+    pub dry_penalty_tokens: u32,
+    pub mirostat: u32,
+    pub mirostat_tau: f32,
+    pub mirostat_eta: f32,
+    pub steps: [::core::ffi::c_char; 20usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of qinfer_sampler_options"][::core::mem::size_of::<qinfer_sampler_options>() - 48usize];
+    ["Size of qinfer_sampler_options"][::core::mem::size_of::<qinfer_sampler_options>() - 120usize];
     ["Alignment of qinfer_sampler_options"]
         [::core::mem::align_of::<qinfer_sampler_options>() - 8usize];
     ["Offset of field: qinfer_sampler_options::struct_size"]
@@ -1329,6 +1344,34 @@ const _: () = {
         [::core::mem::offset_of!(qinfer_sampler_options, reserved) - 36usize];
     ["Offset of field: qinfer_sampler_options::seed"]
         [::core::mem::offset_of!(qinfer_sampler_options, seed) - 40usize];
+    ["Offset of field: qinfer_sampler_options::typical_p"]
+        [::core::mem::offset_of!(qinfer_sampler_options, typical_p) - 48usize];
+    ["Offset of field: qinfer_sampler_options::top_n_sigma"]
+        [::core::mem::offset_of!(qinfer_sampler_options, top_n_sigma) - 52usize];
+    ["Offset of field: qinfer_sampler_options::dynatemp_range"]
+        [::core::mem::offset_of!(qinfer_sampler_options, dynatemp_range) - 56usize];
+    ["Offset of field: qinfer_sampler_options::dynatemp_exponent"]
+        [::core::mem::offset_of!(qinfer_sampler_options, dynatemp_exponent) - 60usize];
+    ["Offset of field: qinfer_sampler_options::xtc_probability"]
+        [::core::mem::offset_of!(qinfer_sampler_options, xtc_probability) - 64usize];
+    ["Offset of field: qinfer_sampler_options::xtc_threshold"]
+        [::core::mem::offset_of!(qinfer_sampler_options, xtc_threshold) - 68usize];
+    ["Offset of field: qinfer_sampler_options::dry_multiplier"]
+        [::core::mem::offset_of!(qinfer_sampler_options, dry_multiplier) - 72usize];
+    ["Offset of field: qinfer_sampler_options::dry_base"]
+        [::core::mem::offset_of!(qinfer_sampler_options, dry_base) - 76usize];
+    ["Offset of field: qinfer_sampler_options::dry_allowed_length"]
+        [::core::mem::offset_of!(qinfer_sampler_options, dry_allowed_length) - 80usize];
+    ["Offset of field: qinfer_sampler_options::dry_penalty_tokens"]
+        [::core::mem::offset_of!(qinfer_sampler_options, dry_penalty_tokens) - 84usize];
+    ["Offset of field: qinfer_sampler_options::mirostat"]
+        [::core::mem::offset_of!(qinfer_sampler_options, mirostat) - 88usize];
+    ["Offset of field: qinfer_sampler_options::mirostat_tau"]
+        [::core::mem::offset_of!(qinfer_sampler_options, mirostat_tau) - 92usize];
+    ["Offset of field: qinfer_sampler_options::mirostat_eta"]
+        [::core::mem::offset_of!(qinfer_sampler_options, mirostat_eta) - 96usize];
+    ["Offset of field: qinfer_sampler_options::steps"]
+        [::core::mem::offset_of!(qinfer_sampler_options, steps) - 100usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -2689,10 +2732,18 @@ unsafe extern "C" {
     ) -> qinfer_status;
     pub fn qinfer_session_length(session: *const qinfer_session) -> usize;
     pub fn qinfer_session_pending(session: *const qinfer_session) -> usize;
-    #[doc = " Also reseeds. Without it a session is greedy."]
+    #[doc = " Also reseeds, and mirostat begins anew. Without it a session is greedy."]
     pub fn qinfer_session_set_sampler(
         session: *mut qinfer_session,
         options: *const qinfer_sampler_options,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " The texts that no repetition of DRY reaches over: n of them, at most 16, of 1 to 40 bytes; n 0: none. Without this\n  call a line feed, a colon, a double quote and an asterisk. They are found in the bytes of the tokens one after\n  another; a breaker ends in the token that its last byte is in. lens: their lengths; NULL = NUL-terminated. Looks\n  through the vocabulary, which takes milliseconds; a model keeps the last four lists. Forks and snapshots have them.\n  QINFER_E_NOT_FOUND for a model without a tokenizer."]
+    pub fn qinfer_session_set_dry_breakers(
+        session: *mut qinfer_session,
+        texts: *const *const ::core::ffi::c_char,
+        lens: *const usize,
+        n: usize,
         err: *mut qinfer_error,
     ) -> qinfer_status;
     #[doc = " Adds values[i] to the logit of tokens[i] when sampling (-infinity bans it for good; otherwise repeated tokens add\n  up, within the range of f32). Replaces the previous list; n 0 clears it; at most n_vocab entries."]

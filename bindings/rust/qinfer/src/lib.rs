@@ -77,7 +77,7 @@ pub use options::{LoadOptions, LogLevel, LogSink, Progress, RuntimeOptions};
 pub use qinfer_sys as sys;
 pub use reply::{Part, Reply, ReplyFormat, ReplyOptions};
 pub use runtime::Runtime;
-pub use sampler::SamplerOptions;
+pub use sampler::{SamplerOptions, Steps};
 pub use session::{evaluate, EvalOptions, Pooling, Session, SessionOptions};
 pub use snapshot::{Loaded, SnapshotOptions};
 pub use store::{KeptOptions, KvStore};

@@ -220,6 +220,24 @@ impl Session {
         call(|error| unsafe { sys::qinfer_session_set_sampler(self.as_mut_ptr(), &raw, error) })
     }
 
+    /// Replaces the texts that no repetition of DRY reaches over, at most 16 of 1 to 40 bytes; none: no text. Without
+    /// this call they are a line feed, a colon, a double quote and an asterisk.
+    pub fn set_dry_breakers(&mut self, breakers: &[&str]) -> Result<(), Error> {
+        let texts: Vec<*const std::ffi::c_char> =
+            breakers.iter().map(|text| text.as_ptr().cast()).collect();
+        let lens: Vec<usize> = breakers.iter().map(|text| text.len()).collect();
+        // SAFETY: the arrays and the texts live through the call, and the arrays are of one length.
+        call(|error| unsafe {
+            sys::qinfer_session_set_dry_breakers(
+                self.as_mut_ptr(),
+                array(&texts),
+                array(&lens),
+                texts.len(),
+                error,
+            )
+        })
+    }
+
     /// Adds to the logits of tokens when sampling; negative infinity bans one. Replaces the previous list.
     pub fn set_bias(&mut self, bias: &[(Token, f32)]) -> Result<(), Error> {
         let (tokens, values): (Vec<Token>, Vec<f32>) = bias.iter().copied().unzip();

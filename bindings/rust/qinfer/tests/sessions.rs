@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use common::*;
 use qinfer::{
     evaluate, EmbeddingOptions, EmbeddingTextOptions, EvalOptions, Finish, GenerateOptions,
-    Pooling, SamplerOptions, ScoreOptions, Session, SessionOptions, Status, Token,
+    Pooling, SamplerOptions, ScoreOptions, Session, SessionOptions, Status, Steps, Token,
 };
 
 fn first_ids() -> Vec<Token> {
@@ -113,6 +113,31 @@ fn a_sampler_draws_by_its_seed_and_a_bias_moves_it() {
     };
     assert_eq!(draw(1), draw(1));
     assert_ne!(draw(1), draw(2));
+    let with = |options: SamplerOptions| {
+        let mut session = begun();
+        session.set_dry_breakers(&[":", "a longer one"])?;
+        session.set_sampler(&options)?;
+        session.generate(&up_to(20)).map(|generated| generated.text)
+    };
+    let best = with(SamplerOptions::default()).unwrap();
+    let hot = SamplerOptions {
+        temperature: 1.5,
+        top_k: 1,
+        ..Default::default()
+    };
+    assert_eq!(with(hot).unwrap(), best);
+    let unordered = SamplerOptions {
+        steps: Steps::try_from("t").unwrap(),
+        ..hot
+    };
+    assert_ne!(with(unordered).unwrap(), best);
+    let wrong = SamplerOptions {
+        steps: Steps::try_from("tz").unwrap(),
+        ..hot
+    };
+    assert!(with(wrong).unwrap_err().to_string().contains("0x7a"));
+    assert!(Steps::try_from("tttttttttttttttttttt").is_err());
+    assert!(begun().set_dry_breakers(&[""]).is_err());
     let mut session = begun();
     session.set_bias(&[(7, 1000.0)]).unwrap();
     session.evaluate().unwrap();
