@@ -18,6 +18,20 @@ sampling::SamplerOptions sampler_of(const openai::Sampling& from, std::uint64_t 
   out.presence_penalty = static_cast<float>(from.presence_penalty);
   out.frequency_penalty = static_cast<float>(from.frequency_penalty);
   out.seed = seed;
+  out.typical_p = static_cast<float>(from.typical_p);
+  out.top_n_sigma = static_cast<float>(from.top_n_sigma);
+  out.dynatemp_range = static_cast<float>(from.dynatemp_range);
+  out.dynatemp_exponent = static_cast<float>(from.dynatemp_exponent);
+  out.xtc_probability = static_cast<float>(from.xtc_probability);
+  out.xtc_threshold = static_cast<float>(from.xtc_threshold);
+  out.dry_multiplier = static_cast<float>(from.dry_multiplier);
+  out.dry_base = static_cast<float>(from.dry_base);
+  out.dry_allowed_length = from.dry_allowed_length;
+  out.dry_penalty_tokens = from.dry_penalty_tokens;
+  out.mirostat = from.mirostat;
+  out.mirostat_tau = static_cast<float>(from.mirostat_tau);
+  out.mirostat_eta = static_cast<float>(from.mirostat_eta);
+  std::copy(from.steps.begin(), from.steps.end(), out.steps.begin());  // at most one of each letter
   return out;
 }
 
@@ -132,6 +146,7 @@ Result<std::size_t> OpenAiRequest::set_up_again(std::size_t choice, Session& ses
 
 Status OpenAiRequest::set_sampler(std::size_t choice, Session& session) const {
   const std::uint64_t seed = request_.sampling.seed.value_or(options_.seed) + choice % request_.n;
+  if (request_.sampling.dry_multiplier != 0) QINFER_TRY(session.set_dry_breakers(request_.sampling.dry_breakers));
   QINFER_TRY(session.set_sampler(sampler_of(request_.sampling, seed)));
   std::vector<std::int32_t> biased;
   std::vector<float> values;

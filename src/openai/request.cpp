@@ -121,7 +121,8 @@ Status read_sampling(Fields& fields, Sampling& sampling) {
   QINFER_ASSIGN(const auto top_k, fields.integer("top_k", -1, std::numeric_limits<std::int32_t>::max()));
   sampling.top_k = static_cast<std::uint32_t>(std::max<std::int64_t>(top_k.value_or(0), 0));
   QINFER_TRY(read_seed(fields, sampling));
-  return read_bias(fields, sampling);
+  QINFER_TRY(read_bias(fields, sampling));
+  return read_more_sampling(fields, sampling);
 }
 
 Status add_stop(const Json& text, std::vector<std::string>& stop) {

@@ -23,6 +23,8 @@ inline constexpr std::size_t kMaxRequestBytes = std::size_t{64} << 20;
 inline constexpr std::uint32_t kMaxChoices = 128, kMaxPrompts = 2048, kMaxAllChoices = 4096, kMaxStops = 256,
                                kMaxStopBytes = 4096;
 inline constexpr std::uint32_t kMaxTopLogprobs = 20;
+/// DRY's sequence breakers, as qinfer_session_set_dry_breakers has them.
+inline constexpr std::size_t kMaxBreakers = 16, kMaxBreakerBytes = 40;
 
 /// In the interface's terms: temperature 1 and top_p 1 change nothing, 0 leaves the likeliest token alone.
 struct Sampling {
@@ -31,6 +33,14 @@ struct Sampling {
   double repetition_penalty = 1, presence_penalty = 0, frequency_penalty = 0;
   std::optional<std::uint64_t> seed;  ///< negative ones as their bits
   std::vector<std::pair<std::int32_t, float>> bias;
+
+  // By the names of llama.cpp's server; 0 is off, or the default of qinfer_sampler_options.
+  double typical_p = 0, top_n_sigma = 0, dynatemp_range = 0, dynatemp_exponent = 0;
+  double xtc_probability = 0, xtc_threshold = 0, dry_multiplier = 0, dry_base = 0;
+  std::uint32_t dry_allowed_length = 0, dry_penalty_tokens = 0, mirostat = 0;
+  double mirostat_tau = 0, mirostat_eta = 0;
+  std::optional<std::vector<std::string>> dry_breakers;  ///< absent: the default ones
+  std::string steps;                                     ///< letters of qinfer_sampler_options.steps
 };
 
 /// A text, or the tokens of one.

@@ -46,6 +46,8 @@ std::string_view beginning_of(std::string_view text);
 Status wrong_value(std::string_view field, const formats::Json& value, std::string_view expected);
 
 Status read_chat(Fields& fields, Request& request);
+/// What read_sampling() of request.cpp does not know.
+Status read_more_sampling(Fields& fields, Sampling& sampling);
 Status read_completion(Fields& fields, Request& request);
 Status read_embeddings(Fields& fields, Request& request);
 

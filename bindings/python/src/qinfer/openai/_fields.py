@@ -107,7 +107,10 @@ class EmbeddingFields(CallFields, total=False):
 
 _PROMPT_OPTIONS = ("template", "template_name", "now", "plain_content")
 _MORE_FIELDS = (
-    "top_k", "min_p", "repetition_penalty", "chat_template_kwargs", "max_reasoning_tokens", "reasoning"
+    "top_k", "min_p", "repetition_penalty", "chat_template_kwargs", "max_reasoning_tokens", "reasoning", "typical_p",
+    "top_n_sigma", "dynatemp_range", "dynatemp_exponent", "xtc_probability", "xtc_threshold", "dry_multiplier",
+    "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers", "mirostat", "mirostat_tau",
+    "mirostat_eta", "samplers"
 )  # fmt: skip
 
 
