@@ -166,6 +166,7 @@ void add_chat(Commands& commands) {
   add_conversation_args(options, *args);
   add_grammar_args(options, args->conversation.grammar);
   add_sampler_args(options, args->conversation.sampler);
+  add_more_sampler_args(options, args->conversation.sampler, args->conversation.sampler_texts);
   options
       .flag("--greedy", args->greedy, "Always the likeliest token, in place of what the model's files say of sampling")
       .excludes("--temp");

@@ -205,7 +205,7 @@ TurnCounts Conversation::reply(Json next, const qi::Cancel& cancel, const OnPart
   reply_options.chat = &chat;
   if (options_.no_reasoning && grammar_.is_set()) reply_options.flags |= QINFER_REPLY_NO_REASONING;
   qi::Reply reply(model_, conversation, reply_options);
-  session_.set_sampler(options_.sampler);
+  set_sampler(session_, options_.sampler, options_.sampler_texts);
   session_.set_tokens(prompt);
   TurnCounts counts = generate(reply, cancel, on_part);
   if (counts.finish == 0 && counts.new_tokens == 0) return counts;  // cancelled before there was a reply

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "grammar.h"
+#include "sampler_options.h"
 #include "support.h"
 
 namespace cli {
@@ -35,6 +36,7 @@ struct ConversationOptions {
   std::string kv;
   GrammarArgs grammar;  ///< of each reply
   qinfer_sampler_options sampler = qi::options<qinfer_sampler_options>();
+  SamplerTexts sampler_texts;
 };
 
 /// A prompt has more tokens than the context.

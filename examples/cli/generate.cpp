@@ -8,6 +8,7 @@
 #include "interrupt.h"
 #include "options.h"
 #include "prompt.h"
+#include "sampler_options.h"
 #include "support.h"
 
 namespace cli {
@@ -20,6 +21,7 @@ struct GenerateArgs {
   std::uint32_t max_tokens = 256, context = 0, max_draft = 8;
   std::vector<std::string> stop;
   qinfer_sampler_options sampler = qi::options<qinfer_sampler_options>();
+  SamplerTexts sampler_texts;
   bool ids = false;
 };
 
@@ -92,7 +94,7 @@ int run_generate(const GenerateArgs& args) {
   options.max_draft = args.max_draft;
   qi::KvCache cache = make_cache(model, args.kv, options.max_tokens);
   qi::Session session(cache, options);
-  session.set_sampler(args.sampler);
+  set_sampler(session, args.sampler, args.sampler_texts);
   session.append(prompt);
   grammar.begin(session);
 
@@ -130,6 +132,7 @@ void add_generate(Commands& commands) {
   options.add("--stop", args->stop, "End before this text appears; may be repeated").one_value().type_name("TEXT");
   add_grammar_args(options, args->grammar);
   add_sampler_args(options, args->sampler);
+  add_more_sampler_args(options, args->sampler, args->sampler_texts);
   add_draft_arg(options, args->max_draft);
   add_kv_arg(options, args->kv);
   add_runtime_args(options, args->runtime);

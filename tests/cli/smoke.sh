@@ -70,6 +70,9 @@ check_usage() {
   expect "not a number" 2 generate "$model" x --temp warm
   expect "too many guesses" 2 generate "$model" x --draft 17
   expect "not finite" 2 generate "$model" x --temp nan
+  expect "an unknown sampler" 2 generate "$model" x --samplers "top_k;frob"
+  check "an unknown sampler: its name and those there are" grep -q '"frob" is not one of penalties, dry' "$err"
+  expect "a sampler twice" 2 generate "$model" x --samplers "top_k;top_k"
   expect "unknown KV type" 2 plan "$model" --kv f8
   expect "bad ids" 2 logits "$model" --ids 1,x
   expect "negative id" 2 tokenize "$model" --decode -1
@@ -194,6 +197,14 @@ check_generate() {
   first=$(cat "$out")
   run generate "$model" "Once" -n 8 --temp 0.8 --top-k 40 --top-p 0.9 --min-p 0.05 --repeat-penalty 1.1 --seed 7
   check "generate sampled: the same with the same seed" [ "$(cat "$out")" = "$first" ]
+  expect "generate by llama.cpp's options" 0 generate "$model" "Once" -n 8 --temp 0.8 --typical 0.9 --top-nsigma -1 \
+    --dynatemp-range 0.2 --dynatemp-exp 1.5 --xtc-probability 0.1 --xtc-threshold 0.2 --dry-multiplier 0.8 \
+    --dry-base 1.6 --dry-allowed-length 3 --dry-penalty-last-n -1 --dry-sequence-breaker : --dry-sequence-breaker ";" \
+    --samplers "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"
+  expect "generate with mirostat" 0 generate "$model" "Once" -n 8 --temp 0.8 --mirostat 2 --mirostat-lr 0.2 \
+    --mirostat-ent 4 --dry-multiplier 1 --dry-sequence-breaker none --dry-penalty-last-n 0
+  expect "generate with mirostat 1" 1 generate "$model" "Once" -n 8 --temp 0.8 --mirostat 1
+  check "generate with mirostat 1: which there is" grep -q 'mirostat is 1, expected 0 or 2' "$err"
   expect "generate to the end of the context" 0 generate "$model" "Once" -n 0 --context 24
   expect "generate with stop texts" 0 generate "$model" --stop e --stop "[a,o]" "Once" -n 16
   expect "a prompt longer than the context" 1 generate "$model" "Once upon a time there was a house" --context 2

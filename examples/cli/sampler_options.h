@@ -1,0 +1,26 @@
+// sampler_options.h: the options of the sampler that are named as llama.cpp's.
+#pragma once
+
+#include <qinfer/qinfer.h>
+
+#include <qinfer/qinfer.hpp>
+#include <string>
+#include <vector>
+
+#include "command_line.h"
+
+namespace cli {
+
+/// What qinfer_sampler_options does not hold, as it was given.
+struct SamplerTexts {
+  std::string steps;                  ///< letters; "" = the default order
+  std::vector<std::string> breakers;  ///< of DRY; none: the default ones
+  std::int32_t dry_window = -1;       ///< -1: all tokens; 0: DRY is off
+};
+
+/// Adds them; add_sampler_args() of options.h has the others.
+void add_more_sampler_args(Options& options, qinfer_sampler_options& sampler, SamplerTexts& texts);
+/// How the session draws from now on.
+void set_sampler(qi::Session& session, qinfer_sampler_options sampler, const SamplerTexts& texts);
+
+}  // namespace cli
