@@ -1,7 +1,7 @@
 """Where a request goes: to the replica whose cache has the longest beginning of its prompt, unless that one is far busier
 than another.
 
-Replicas report the names of what is in their caches (_blocks.py) and how busy they are, every second or so. What has
+Replicas report the names of what is in their caches (_blocks.py) and how busy they are, every few seconds. What has
 been sent to one since then counts as being there, so that requests which begin alike and come together stay together."""
 
 from __future__ import annotations

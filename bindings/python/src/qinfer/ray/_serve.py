@@ -13,7 +13,7 @@ from .._plan import plan
 from ._front import Front
 from ._replica import Replica
 
-_REPORTS_S = 1.0
+_REPORTS_S = 3.0  # a call of each replica, which is most of what an idle application takes
 _WHOLE_CONTEXTS = 4  # of the model, that a cache holds where nothing else is said
 
 
