@@ -236,6 +236,13 @@ def test_requests_without_a_bound_run_together(path):
     assert answer.choices[0].message.content == "The capital of France is Paris."
 
 
+def test_an_error_is_json_for_clients_of_a_server():
+    from qinfer.openai._draw import error_json
+
+    told = json.loads(error_json(qinfer.FormatError("QINFER_E_FORMAT", -8, 'request: "top_p" is 2', 0)))["error"]
+    assert told["message"] == 'request: "top_p" is 2' and told["type"] == "invalid_request_error"
+
+
 def test_names_of_models(path, chat_model, monkeypatch, tmp_path):
     monkeypatch.delenv("QINFER_MODEL", raising=False)
     client = qinfer.OpenAI(models={"gpt-4o": chat_model})

@@ -42,8 +42,8 @@ class CallFields(TypedDict, total=False):
 
 
 class DrawFields(CallFields, total=False):
-    """How tokens are drawn. top_k, min_p and repetition_penalty are not the service's; there they go into extra_body, and so
-    they may here."""
+    """How tokens are drawn. What is not the service's (top_k, min_p, repetition_penalty, and from typical_p on) goes into
+    extra_body there, and may here."""
 
     temperature: float | None
     top_p: float | None
@@ -58,6 +58,21 @@ class DrawFields(CallFields, total=False):
     stop: str | Sequence[str] | None
     max_tokens: int | None
     stream_options: Mapping[str, Any] | None
+    typical_p: float | None
+    top_n_sigma: float | None
+    dynatemp_range: float | None
+    dynatemp_exponent: float | None
+    xtc_probability: float | None
+    xtc_threshold: float | None
+    dry_multiplier: float | None
+    dry_base: float | None
+    dry_allowed_length: int | None
+    dry_penalty_last_n: int | None
+    dry_sequence_breakers: Sequence[str] | None
+    mirostat: int | None
+    mirostat_tau: float | None
+    mirostat_eta: float | None
+    samplers: Sequence[str] | str | None
 
 
 class ParseFields(DrawFields, total=False):
