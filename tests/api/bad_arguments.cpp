@@ -442,7 +442,7 @@ TEST_CASE("Evaluation, sampler, bias and stop texts out of range", "[bad]") {
   REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "steps has no NUL", qinfer_session_set_sampler(one, &sampler, &err));
 
   const char* const breakers[] = {"a", "", nullptr};
-  const std::size_t lens[] = {1, 41};
+  const std::size_t breaker_lens[] = {1, 41};
   const std::string long_text(100, 'a');
   const char* const long_breakers[] = {"a", long_text.c_str()};
   REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "texts", qinfer_session_set_dry_breakers(one, nullptr, nullptr, 1, &err));
