@@ -451,7 +451,7 @@ TEST_CASE("Evaluation, sampler, bias and stop texts out of range", "[bad]") {
   REQUIRE_FAILS_AT(QINFER_E_INVALID_ARGUMENT, 1, "index 1 has 0 bytes",
                    qinfer_session_set_dry_breakers(one, breakers, nullptr, 2, &err));
   REQUIRE_FAILS_AT(QINFER_E_INVALID_ARGUMENT, 1, "index 1 has 41 bytes",
-                   qinfer_session_set_dry_breakers(one, long_breakers, lens, 2, &err));
+                   qinfer_session_set_dry_breakers(one, long_breakers, breaker_lens, 2, &err));
   REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "a sequence breaker",
                 qinfer_session_set_dry_breakers(one, breakers + 2, nullptr, 1, &err));
   REQUIRE_OK(qinfer_session_set_dry_breakers(one, nullptr, nullptr, 0, &err));
