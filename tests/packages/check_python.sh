@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The Python package with the libraries of this build: its tests, which call all of its public functions, programs by the
-# habits of others (tests/habits), its types, and that its declarations are those of the headers. Skipped where the packages for that are not there.
+# habits of others (tests/habits), its types, and that its declarations are those of the headers. Skipped where the
+# packages for that are not there.
 # usage: check_python.sh SHARED_LIBRARY SOURCE_DIR [GRAMMAR_LIBRARY]
 set -u
 export QINFER_LIBRARY=$1 PYTHONPATH=$2/bindings/python/src PYTHONDONTWRITEBYTECODE=1
