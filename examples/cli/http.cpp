@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <utility>
@@ -31,7 +32,22 @@ struct Transfer {
   const Http::OnBody* on_body;
   CURL* curl;
   std::exception_ptr thrown;  // by on_body: no exception may pass through libcurl
+  std::size_t skipped = 0;    // bytes of a body that nobody wants
+  std::chrono::steady_clock::time_point skips_since;
+  bool skipped_enough = false;
 };
+
+/// Reads a short body that nobody wants to its end, after which the connection can be used again. False: it is long, or
+/// comes slowly.
+bool skip_body(Transfer& transfer, std::size_t size) {
+  constexpr std::size_t kMaxBytes = std::size_t{16} << 10;
+  constexpr std::chrono::seconds kMaxTime(3);
+  const auto now = std::chrono::steady_clock::now();
+  if (transfer.skipped == 0) transfer.skips_since = now;
+  transfer.skipped += size;
+  transfer.skipped_enough = transfer.skipped > kMaxBytes || now - transfer.skips_since > kMaxTime;
+  return !transfer.skipped_enough;
+}
 
 std::size_t take_header(char* bytes, std::size_t, std::size_t size, void* user) {
   auto& answer = static_cast<Transfer*>(user)->answer;
@@ -51,6 +67,7 @@ std::size_t take_header(char* bytes, std::size_t, std::size_t size, void* user) 
 std::size_t take_body(char* bytes, std::size_t, std::size_t size, void* user) {
   auto& transfer = *static_cast<Transfer*>(user);
   curl_easy_getinfo(transfer.curl, CURLINFO_RESPONSE_CODE, &transfer.answer.status);
+  if (transfer.answer.status != 200 && transfer.answer.status != 206) return skip_body(transfer, size) ? size : 0;
   try {
     return (*transfer.on_body)(transfer.answer, {bytes, size}) ? size : 0;
   } catch (...) {
@@ -73,6 +90,22 @@ std::string origin_of(const std::string& url) {
   std::transform(origin.begin(), origin.end(), origin.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return origin;
+}
+
+/// Where the answer for `url` redirects to; empty if it does not.
+std::string redirect_of(const HttpAnswer& answer, const std::string& url) {
+  const std::string location = answer.header("location");
+  if (answer.status / 100 != 3 || location.empty()) return {};
+  const std::unique_ptr<CURLU, decltype(&curl_url_cleanup)> parts(curl_url(), curl_url_cleanup);
+  char* text = nullptr;
+  if (curl_url_set(parts.get(), CURLUPART_URL, url.c_str(), 0) != CURLUE_OK ||
+      curl_url_set(parts.get(), CURLUPART_URL, location.c_str(), CURLU_URLENCODE) !=
+          CURLUE_OK ||  // also a relative one
+      curl_url_get(parts.get(), CURLUPART_URL, &text, 0) != CURLUE_OK)
+    return {};
+  std::string redirect = text;
+  curl_free(text);
+  return redirect;
 }
 
 }  // namespace
@@ -100,7 +133,9 @@ HttpAnswer Http::send(const std::string& url, bool only_headers, std::uint64_t f
   constexpr long kConnectSeconds = 30, kStallSeconds = 60;
   CURL* const curl = curl_;
   curl_easy_reset(curl);
-  Transfer transfer{{}, &on_body, curl, nullptr};
+  Transfer transfer{};
+  transfer.on_body = &on_body;
+  transfer.curl = curl;
   const std::string protocols = endpoint_.starts_with("https:") ? "https" : "http,https";
   const std::string range = std::to_string(from) + "-";
   std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)> headers(nullptr, curl_slist_free_all);
@@ -127,21 +162,15 @@ HttpAnswer Http::send(const std::string& url, bool only_headers, std::uint64_t f
   const CURLcode code = curl_easy_perform(curl);
   if (transfer.thrown) std::rethrow_exception(transfer.thrown);
   curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &transfer.answer.status);
-  if (code != CURLE_OK) transfer.answer.failure = curl_easy_strerror(code);
-  char* next = nullptr;
-  curl_easy_getinfo(curl, CURLINFO_REDIRECT_URL, &next);
-  redirect = next != nullptr ? next : "";
+  if (code != CURLE_OK && !transfer.skipped_enough) transfer.answer.failure = curl_easy_strerror(code);
+  redirect = redirect_of(transfer.answer, url);  // libcurl names none after a transfer that was stopped
   return std::move(transfer.answer);
 }
 
 HttpAnswer Http::get(const std::string& url, std::uint64_t from, const OnBody& on_body) {
-  // The body of a redirect is nobody's.
-  const OnBody of_last = [&](const HttpAnswer& so_far, std::string_view bytes) {
-    return so_far.status / 100 == 3 || on_body(so_far, bytes);
-  };
   std::string at = url, redirect;
   for (int i = 0; i <= kMaxRedirects; ++i) {
-    HttpAnswer answer = send(at, false, from, of_last, redirect);
+    HttpAnswer answer = send(at, false, from, on_body, redirect);
     if (redirect.empty() || !answer.failure.empty()) return answer;
     at = redirect;
   }

@@ -15,13 +15,13 @@ bool can_download();
 struct HttpAnswer {
   long status = 0;                             ///< 0: none came
   std::map<std::string, std::string> headers;  ///< of the last answer; names in lower case
-  std::string failure;                         ///< why the answer is not whole; empty if it is
+  std::string failure;  ///< why the answer is not whole; empty if it is, or if the rest of it was not wanted
   std::string header(const char* name) const;
 };
 
 class Http {
  public:
-  /// Called with each piece of a body; false ends the request.
+  /// Called with each piece of a body of status 200 or 206; false ends the request. Of other bodies little is read.
   using OnBody = std::function<bool(const HttpAnswer& so_far, std::string_view bytes)>;
 
   /// `token` goes to the scheme, host and port of `endpoint` and nowhere else. An endpoint with https is not left for

@@ -134,7 +134,6 @@ std::string request_rest(Http& http, const HubBlob& blob, Download& file,
   bool checked = false;
   const std::uint64_t from = file.size();
   const HttpAnswer answer = http.get(blob.url, from, [&](const HttpAnswer& so_far, std::string_view bytes) {
-    if (so_far.status != 200 && so_far.status != 206) return true;
     if (!std::exchange(checked, true) && so_far.status == 200) file.begin_anew();  // all of it, whatever was asked for
     if (so_far.status == 206 && begin_of(so_far) != from) {
       reason = "the server sent another part than the one that was asked for";

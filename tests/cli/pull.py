@@ -53,7 +53,7 @@ class Hub:
 
     def behave(self, **how):
         """cut_after: bytes for each connection; wrong: other bytes; no_ranges; wrong_begin: once; piece_s: of a pause;
-        status: of each answer; listed: names more; longer: bytes more."""
+        status: of each answer; listed: names more; longer: bytes more; endless: status of the answers that are followed by bytes without end, a piece each endless_s seconds."""
         self.how = how
         self.requests.clear()
         self.sent.clear()
@@ -83,13 +83,21 @@ class Hub:
         return server
 
     def reply(self, handler, status, headers, data, body):
+        is_endless = self.how.get("endless") == status
         handler.send_response(status)
         for name, value in headers.items():
             handler.send_header(name, value)
-        handler.send_header("Content-Length", str(len(data)))
+        if is_endless:
+            handler.send_header("Connection", "close")
+            handler.close_connection = True
+        else:
+            handler.send_header("Content-Length", str(len(data)))
         handler.end_headers()
         if body:
             handler.wfile.write(data)
+        while body and is_endless:  # until the other end closes the connection
+            handler.wfile.write(b"x" if "endless_s" in self.how else bytes(1 << 12))
+            time.sleep(self.how.get("endless_s", 0))
 
     def answer_hub(self, handler, body):
         if "status" in self.how:
@@ -277,6 +285,27 @@ def check_lies(home, data):
         check(f"the name {bad!r}: refused", code == 1 and "is no name of a file" in err, err)
 
 
+def run_for(seconds, home, model):
+    process = start(home, "pull", model)
+    try:
+        err = process.communicate(timeout=seconds)[1]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        err = process.communicate()[1] + "(it did not end)"
+    return process.returncode, err
+
+
+def check_endless(home, data):
+    """Bodies of redirects and refusals: nobody waits for their ends."""
+    for name, how in (("fast", {}), ("slow", {"endless_s": 0.5})):
+        hub.behave(endless=404, **how)
+        code, err = run_for(40, home / name, "own/none")
+        check(f"an endless 404, {name}: refused", code == 1 and "404" in err, err)
+    hub.behave(endless=302)
+    code, err = run_for(40, home / "redirect", "own/big")
+    check("an endless redirect: followed", code == 0 and is_there(home / "redirect", data), err)
+
+
 def check_refusals(home, data):
     hub.behave()
     code, _, err = run(home / "full", "pull", "own/big", limit=2 * MIB)
@@ -298,6 +327,9 @@ def check_refusals(home, data):
     hub.behave()
     code, _, err = run(home / "off", "pull", "own/none")
     check("404", code == 1 and "404" in err, err)
+    hub.behave()
+    run(home / "off", "pull", "own/none", "--revision", "refs/pr/1#?%20")
+    check("a revision is one part of the URL", "/revision/refs%2Fpr%2F1%23%3F%2520?" in hub.requests[0][1], hub.requests)
     code, _, err = run(home / "off", "pull", "not-an-id")
     check("no id", code == 2, err)
     code, _, err = run(home / "off", "chat", "own/big", "x")
@@ -367,6 +399,7 @@ def main():
         check_model(home / "model")
         check_cuts(home, data)
         check_lies(home, data)
+        check_endless(home / "endless", data)
         check_refusals(home, data)
         check_offer(home / "offer")
         check_selection(home / "many")
