@@ -51,14 +51,8 @@ bool is_hex(const std::string& text) {
 class Download {
  public:
   Download(const fs::path& path, const HubBlob& blob) : file_(path, O_RDWR | O_CREAT), blob_(blob) {
-    restart();
-    std::string piece(std::size_t{1} << 20, '\0');
-    for (;;) {
-      const ssize_t n = read(file_.number(), piece.data(), piece.size());
-      if (n < 0) file_.fail("read");
-      if (n == 0) break;
-      count({piece.data(), static_cast<std::size_t>(n)});
-    }
+    restart(blob_.size);
+    count_rest();
     if (is_too_long()) begin_anew();
   }
 
@@ -67,7 +61,7 @@ class Download {
   bool is_too_long() const { return blob_.size && size_ > *blob_.size; }
   void begin_anew() {
     if (ftruncate(file_.number(), 0) != 0 || lseek(file_.number(), 0, SEEK_SET) < 0) file_.fail("empty");
-    restart();
+    restart(blob_.size);
   }
   /// Throws Failure where it cannot be written; what came before stays.
   void add(std::string_view bytes) {
@@ -85,10 +79,12 @@ class Download {
   }
   /// Whether this is the file that the hub means.
   bool has_its_digest() {
-    if (is_sha256()) return digest_.hex() == blob_.etag;
-    if (!is_git() || !blob_.size) return blob_.size.has_value();  // the size alone
+    if (!is_sha256() && !is_git()) return true;           // the size alone
+    if (is_git() && !blob_.size) digest_again_as(size_);  // git's digest begins with the size
     return digest_.hex() == blob_.etag;
   }
+  /// Whether there is anything that tells a whole file from another one.
+  bool can_be_checked() const { return blob_.size || is_sha256() || is_git(); }
   void sync() const {
     if (fsync(file_.number()) != 0) file_.fail("write");
   }
@@ -96,10 +92,24 @@ class Download {
  private:
   bool is_sha256() const { return blob_.etag.size() == 64 && is_hex(blob_.etag); }
   bool is_git() const { return blob_.etag.size() == 40 && is_hex(blob_.etag); }
-  void restart() {
+  void restart(std::optional<std::uint64_t> size) {
     size_ = 0;
     digest_ = Digest(is_git() ? Digest::Kind::sha1 : Digest::Kind::sha256);
-    if (is_git() && blob_.size) digest_.add("blob " + std::to_string(*blob_.size) + std::string(1, '\0'));
+    if (is_git() && size) digest_.add("blob " + std::to_string(*size) + std::string(1, '\0'));
+  }
+  void digest_again_as(std::uint64_t size) {
+    if (lseek(file_.number(), 0, SEEK_SET) < 0) file_.fail("read");
+    restart(size);
+    count_rest();
+  }
+  void count_rest() {
+    std::string piece(std::size_t{1} << 20, '\0');
+    for (;;) {
+      const ssize_t n = read(file_.number(), piece.data(), piece.size());
+      if (n < 0) file_.fail("read");
+      if (n == 0) break;
+      count({piece.data(), static_cast<std::size_t>(n)});
+    }
   }
   void count(std::string_view bytes) {
     digest_.add(bytes);
@@ -221,6 +231,8 @@ fs::path download_blob(Http& http, const HubBlob& blob, const fs::path& reposito
   const fs::path unfinished = path.string() + ".incomplete";
   {
     Download file(unfinished, blob);
+    if (!file.can_be_checked())
+      throw Failure(blob.url + ": the hub gives neither a size nor a digest of it (ETag " + blob.etag + ")");
     on_bytes(file.size());
     download_rest(http, blob, file, on_bytes);
     if (!file.has_its_digest()) {

@@ -239,10 +239,11 @@ void pull_model(const std::string& name, const PullOptions& options) {
     if (!fs::exists(snapshot / file.name, error)) missing += file.size;
   check_room(repository, missing);
   for (const HubFile& file : files) {
-    const HubBlob blob = ask_for_blob(
+    HubBlob blob = ask_for_blob(
         http, endpoint + "/" + id.repository() + "/resolve/" + listing.commit + "/" + url_part(file.name, true));
     PullProgress progress(file);
-    const std::uint64_t size = blob.size.value_or(file.size);
+    if (!blob.size && file.size != 0) blob.size = file.size;
+    const std::uint64_t size = blob.size.value_or(0);
     const fs::path path =
         download_blob(http, blob, repository, [&](std::uint64_t done) { progress.update(done, size); });
     link_blob(path, snapshot, file.name);

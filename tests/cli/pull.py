@@ -53,7 +53,8 @@ class Hub:
 
     def behave(self, **how):
         """cut_after: bytes for each connection; wrong: other bytes; no_ranges; wrong_begin: once; piece_s: of a pause;
-        status: of each answer; listed: names more; longer: bytes more; endless: status of the answers that are followed by bytes without end, a piece each endless_s seconds."""
+        status: of each answer; listed: names more; longer: bytes more; unsized: the hub states no size; endless: status
+        of the answers that are followed by bytes without end, a piece each endless_s seconds."""
         self.how = how
         self.requests.clear()
         self.sent.clear()
@@ -87,7 +88,7 @@ class Hub:
         handler.send_response(status)
         for name, value in headers.items():
             handler.send_header(name, value)
-        if is_endless:
+        if is_endless or "unsized" in self.how:
             handler.send_header("Connection", "close")
             handler.close_connection = True
         else:
@@ -105,14 +106,16 @@ class Hub:
         path = urllib.parse.unquote(handler.path.split("?")[0])
         for name, files in self.repositories.items():
             if path == f"/api/models/{name}/revision/main":
-                siblings = [{"rfilename": file, "size": len(data)} for file, data in files.items()]
+                siblings = [{"rfilename": file} | ({} if "unsized" in self.how else {"size": len(data)})
+                            for file, data in files.items()]
                 siblings += [{"rfilename": file} for file in self.how.get("listed", [])]
                 return self.reply(handler, 200, {}, json.dumps({"sha": COMMIT, "siblings": siblings}).encode(), body)
             begin = f"/{name}/resolve/{COMMIT}/"
             if path.startswith(begin) and path[len(begin):] in files:
                 data = files[path[len(begin):]]
                 if len(data) < MIB // 4:
-                    return self.reply(handler, 200, {"ETag": f'"{git_id(data)}"'}, data, body)
+                    sent = bytes(len(data)) if "wrong_small" in self.how else data
+                    return self.reply(handler, 200, {"ETag": f'"{git_id(data)}"'}, sent, body)
                 sha256 = hashlib.sha256(data).hexdigest()
                 self.large = data
                 # The same path of the same host first, as the hub has it for some files.
@@ -285,6 +288,16 @@ def check_lies(home, data):
         check(f"the name {bad!r}: refused", code == 1 and "is no name of a file" in err, err)
 
 
+def check_unsized(home):
+    hub.behave(unsized=True)
+    code, _, err = run(home, "pull", "own/chat")
+    config = hub.repositories["own/chat"]["config.json"]
+    check("no size: pulled by its digest", code == 0 and is_there(home, config, "own/chat", "config.json"), err)
+    hub.behave(unsized=True, wrong_small=True)
+    code, _, err = run(home / "wrong", "pull", "own/chat")
+    check("no size, wrong bytes: refused", code == 1 and "is not the file whose digest" in err, err)
+
+
 def run_for(seconds, home, model):
     process = start(home, "pull", model)
     try:
@@ -399,6 +412,7 @@ def main():
         check_model(home / "model")
         check_cuts(home, data)
         check_lies(home, data)
+        check_unsized(home / "unsized")
         check_endless(home / "endless", data)
         check_refusals(home, data)
         check_offer(home / "offer")
