@@ -2,6 +2,7 @@
 #include "chat_session.h"
 
 #include <algorithm>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -66,7 +67,7 @@ ChatSession::Input ChatSession::read_message(std::string& text) {
   }
   if (text.starts_with(kBlock)) {
     if (!read_block(text)) return Input::nothing;
-    if (!is_blank(text)) ask(text);  // even if it begins with a slash
+    if (!is_blank(text)) handle(text, false);
     return Input::nothing;
   }
   while (text.ends_with('\\')) {
@@ -147,9 +148,9 @@ void ChatSession::answer_calls() {
   }
 }
 
-void ChatSession::handle(const std::string& text) {
+void ChatSession::handle(const std::string& text, bool may_be_command) {
   try {
-    if (is_command(text))
+    if (may_be_command && is_command(text))
       ChatCommands::obey(*this, text);
     else
       ask(text);
@@ -158,9 +159,7 @@ void ChatSession::handle(const std::string& text) {
     style_.remark(kFullContext);
   } catch (const qi::Error& error) {
     report(std::string(error.what()) + " (" + error.status_name() + ")");
-  } catch (const Failure& error) {
-    report(error.what());
-  } catch (const UsageError& error) {
+  } catch (const std::exception& error) {  // whatever it is: the conversation is not lost
     report(error.what());
   }
 }
@@ -173,7 +172,7 @@ void ChatSession::run() {
   for (std::string text; !ends_;) {
     const Input input = read_message(text);
     if (input == Input::end) break;
-    if (input == Input::message) handle(text);
+    if (input == Input::message) handle(text, true);
   }
   if (!ends_) print("\n");
 }

@@ -44,7 +44,8 @@ class ChatSession {
   Input read_message(std::string& text);
   bool read_more(const char* prompt, std::string& text);
   bool read_block(std::string& text);
-  void handle(const std::string& text);
+  /// Answers a message or obeys a command. What goes wrong is reported, and the conversation goes on.
+  void handle(const std::string& text, bool may_be_command);
   void answer(const Ask& ask);
   void answer_calls();
   TurnCounts turn(const Ask& ask, bool holds_typing);

@@ -28,25 +28,32 @@ std::string conversations_folder() {
 
 bool is_kept(const std::string& name) { return name.find_first_of("/.") == std::string::npos && name != "~"; }
 
-/// A rename does not ask for the permissions of the file that it replaces.
-bool is_protected(const fs::path& path) {
-  const auto permissions = fs::status(path).permissions();
-  return fs::exists(path) && (permissions & fs::perms::owner_write) == fs::perms::none;
+constexpr std::size_t kMaxConversation = std::size_t{64} << 20;  // bytes
+
+[[noreturn]] void fail_to_write(const fs::path& path, const std::string& reason) {
+  throw Failure("cannot write " + path.string() + ": " + reason);
 }
 
-/// Whether nothing is lost if a conversation takes the place of what is there.
-bool may_be_replaced(const fs::path& path) {
-  constexpr std::uintmax_t kMaxBytes = std::uintmax_t{64} << 20;
-  if (!fs::exists(path)) return true;
-  return fs::is_regular_file(path) && fs::file_size(path) <= kMaxBytes &&
-         Conversation::is_conversation(read_file(path.string()));
+/// Throws Failure unless nothing is lost if a conversation takes the place of what is there.
+void check_replacement(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) return;
+  if (status.type() == fs::file_type::none) fail_to_write(path, error.message());
+  const bool may_be_one =
+      status.type() == fs::file_type::regular && fs::file_size(path, error) <= kMaxConversation && !error;
+  if (!may_be_one || !Conversation::is_conversation(read_file(path.string())))
+    throw Failure(path.string() + " is no conversation, and /save replaces nothing else: give another name");
+  // A rename does not ask for the permissions of the file that it replaces.
+  if ((status.permissions() & fs::perms::owner_write) == fs::perms::none)
+    throw Failure(path.string() + " is a read-only file: make it writable (chmod u+w) or give another name");
 }
 
 void write_to(int opened, const std::string& path, const std::string& text) {
   std::FILE* file = opened >= 0 ? fdopen(opened, "wb") : nullptr;
   bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
   if (file != nullptr) written = std::fclose(file) == 0 && written;
-  if (!written) throw Failure(format("cannot write %s: %s", path.c_str(), std::strerror(errno)));
+  if (!written) fail_to_write(path, std::strerror(errno));
 }
 
 }  // namespace
@@ -85,17 +92,14 @@ std::string save_conversation(const std::string& name, const std::string& text) 
     fs::create_directories(wanted.parent_path(), error);
     fs::permissions(wanted.parent_path(), fs::perms::owner_all, error);  // what people write is theirs alone to read
   }
-  std::string path = fs::weakly_canonical(wanted).string();
-  if (!may_be_replaced(path))
-    throw Failure(path + " is no conversation, and /save replaces nothing else: give another name");
-  if (is_protected(path))
-    throw Failure(path + " is a read-only file: make it writable (chmod u+w) or give another name");
+  std::string path = fs::weakly_canonical(wanted, error).string();
+  if (error) fail_to_write(wanted, error.message());
+  check_replacement(path);
   std::string beside = path + ".XXXXXX";
   const int opened = mkstemp(beside.data());
   try {
     write_to(opened, path, text);
-    if (std::rename(beside.c_str(), path.c_str()) != 0)
-      throw Failure(format("cannot write %s: %s", path.c_str(), std::strerror(errno)));
+    if (std::rename(beside.c_str(), path.c_str()) != 0) fail_to_write(path, std::strerror(errno));
   } catch (const Failure&) {
     if (opened >= 0) std::remove(beside.c_str());
     throw;
@@ -138,7 +142,10 @@ std::string edited(const std::string& text) {
   std::string program = environment("VISUAL");
   if (program.empty()) program = environment("EDITOR");
   if (program.empty()) program = "vi";
-  std::string path = (fs::temp_directory_path() / "qinfer-message-XXXXXX.txt").string();
+  std::error_code error;
+  const fs::path folder = fs::temp_directory_path(error);
+  if (error) throw Failure("there is no folder for temporary files (TMPDIR): " + error.message());
+  std::string path = (folder / "qinfer-message-XXXXXX.txt").string();
   const int opened = mkstemps(path.data(), 4);
   write_to(opened, path, text + "\n");
   // The program may have options ("code --wait"), which only a shell takes apart; the path is its parameter.

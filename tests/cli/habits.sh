@@ -152,6 +152,19 @@ check_blocks_and_files() {
     'notes.txt:|````|alpha|```|beta|````||What is this?|' ]
 }
 
+# Of each the chat says what is wrong, and the conversation goes on.
+check_bad_files() {
+  say "/save $work/$(printf 'x%.0s' $(seq 300))"
+  check "save: a name that is too long" shows "too long"
+  ln -s loop.json "$work/loop.json"
+  say "/save ~/loop.json"
+  check "save: links in a circle" shows "cannot write"
+  say "/save ~/none/x.json"
+  check "save: no folder" shows "cannot write"
+  say "/save ~/after.json"
+  check "bad files: the conversation is there" [ "$(roles "$work/after.json")" = "$(roles "$work/files.json")" ]
+}
+
 check_names() {
   say "/load"
   check "load: what is kept" shows "kept: turns"
@@ -226,6 +239,8 @@ check_overflow() {
   say "Then they all went home and the mother made a cake for the girl and for the sad dog"
   check "a message that the context has no room for: said" shows "tokens, and there is room for 120"
   check "a message that the context has no room for: what can be done" shows "/undo takes the last turn back, /reset"
+  say "\"\"\"$(printf 'Then they all went home. %.0s' $(seq 12))\"\"\""
+  check "a block that the context has no room for: said" shows "tokens, and there is room for 120"
   say "/set overflow drop-oldest"
   say "Then they all went home and the mother made a cake for the girl and for the sad dog"
   check "drop-oldest: told" shows "the model no longer sees the oldest [0-9]+ turn"
@@ -233,6 +248,15 @@ check_overflow() {
   say "/save ~/long.json"
   check "drop-oldest: nothing is lost of what is saved" [ "$(roles "$work/long.json" | cut -c 1-4)" = uaua ]
   check "drop-oldest: the beginning is there" grep -q "little girl who had a big red ball" "$work/long.json"
+}
+
+check_no_temporary_folder() {
+  TMPDIR=$work/none start 80 "$copy" --greedy
+  say $'"""What is\n3 + 4?"""'
+  say "/edit"
+  check "edit: no folder for the file" shows "no folder for temporary files"
+  say "/save ~/unedited.json"
+  check "edit: the conversation is there" [ "$(roles "$work/unedited.json")" = ua ]
 }
 
 stories=$(dirname "$model")/tiny-stories
@@ -248,9 +272,11 @@ start 80 "$copy"
 check_settings
 check_turns
 check_blocks_and_files
+check_bad_files
 check_names
 check_typing
 check_type_ahead_and_wrap
 check_overflow
+check_no_temporary_folder
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
