@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <utility>
 
 #include "conversation.h"
@@ -30,6 +31,19 @@ bool is_kept(const std::string& name) { return name.find_first_of("/.") == std::
 
 constexpr std::size_t kMaxConversation = std::size_t{64} << 20;  // bytes
 
+/// The bytes of a file, at most `most` of them: a device has no end.
+std::string read_up_to(const std::string& path, std::size_t most) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text, piece(std::size_t{64} << 10, '\0');
+  while (text.size() <= most && file) {
+    file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    text.append(piece, 0, static_cast<std::size_t>(file.gcount()));
+  }
+  if (text.size() > most) throw Failure(path + " is too long: at most " + human_bytes(most) + " are read");
+  if (!file.eof()) throw Failure(format("cannot read %s: %s", path.c_str(), std::strerror(errno)));
+  return text;
+}
+
 [[noreturn]] void fail_to_write(const fs::path& path, const std::string& reason) {
   throw Failure("cannot write " + path.string() + ": " + reason);
 }
@@ -42,7 +56,7 @@ void check_replacement(const fs::path& path) {
   if (status.type() == fs::file_type::none) fail_to_write(path, error.message());
   const bool may_be_one =
       status.type() == fs::file_type::regular && fs::file_size(path, error) <= kMaxConversation && !error;
-  if (!may_be_one || !Conversation::is_conversation(read_file(path.string())))
+  if (!may_be_one || !Conversation::is_conversation(read_up_to(path.string(), kMaxConversation)))
     throw Failure(path.string() + " is no conversation, and /save replaces nothing else: give another name");
   // A rename does not ask for the permissions of the file that it replaces.
   if ((status.permissions() & fs::perms::owner_write) == fs::perms::none)
@@ -110,19 +124,21 @@ std::string save_conversation(const std::string& name, const std::string& text) 
 std::string load_conversation(const std::string& name) {
   const std::string path = conversation_path(name);
   std::error_code error;
-  if (fs::exists(path, error) || !is_kept(name)) return read_file(path);
+  if (fs::exists(path, error) || !is_kept(name)) return read_up_to(path, kMaxConversation);
   throw Failure("no conversation " + name + " is kept (" + path + "); a file is named with its folder: ./" + name);
 }
 
 std::string read_attachment(const std::string& name, std::string& summary) {
-  constexpr std::uintmax_t kMaxBytes = std::uintmax_t{4} << 20;
+  constexpr std::size_t kMaxBytes = std::size_t{4} << 20;
   const fs::path path = file_path(name);
   std::error_code error;
   if (fs::is_directory(path, error)) throw Failure(name + " is a folder: /file takes one file");
+  if (fs::exists(path, error) && !fs::is_regular_file(path, error))
+    throw Failure(name + " is a device or a pipe: /file takes a file of text");
   if (fs::file_size(path, error) > kMaxBytes && !error)
     throw Failure(name + " has " + human_bytes(fs::file_size(path, error)) + ", /file takes at most " +
                   human_bytes(kMaxBytes));
-  std::string text = read_file(path.string());
+  std::string text = read_up_to(path.string(), kMaxBytes);
   try {
     if (text.find('\0') != std::string::npos) throw Failure("NUL");
     (void)Json(text).dump();  // throws for what is not UTF-8

@@ -144,6 +144,8 @@ check_blocks_and_files() {
   check "file: no text" shows "is not a text in UTF-8"
   say "/file ~/none"
   check "file: none" shows "cannot read .*none"
+  say "/file /dev/zero"
+  check "file: a device without end" shows "/dev/zero is a device or a pipe"
   say "/file ~/notes.txt"
   check "file: says what was read" shows "notes.txt: 3 lines, 14 B: part of the next message"
   say "What is this?"
@@ -161,6 +163,8 @@ check_bad_files() {
   check "save: links in a circle" shows "cannot write"
   say "/save ~/none/x.json"
   check "save: no folder" shows "cannot write"
+  say "/load /dev/zero"
+  check "load: a device without end" shows "/dev/zero is too long"
   say "/save ~/after.json"
   check "bad files: the conversation is there" [ "$(roles "$work/after.json")" = "$(roles "$work/files.json")" ]
 }
