@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cwchar>
+#include <exception>
 #include <filesystem>
 #include <iterator>
 #include <utility>
@@ -218,7 +219,12 @@ struct LineEditor::Terminal {
   unsigned char complete() {
     const LineInfo* line = el_line(edit);
     if (!completer) return CC_ERROR;
-    const Completion found = completer(std::string(line->buffer, line->cursor));
+    Completion found;
+    try {
+      found = completer(std::string(line->buffer, line->cursor));
+    } catch (const std::exception&) {  // libedit, which is C, called
+      return CC_ERROR;
+    }
     if (found.whole.empty()) return CC_ERROR;
     const std::string certain = common_beginning(found.whole);
     if (certain.size() > found.given.size() && certain.starts_with(found.given)) {
