@@ -70,6 +70,12 @@ void add_to_sampler(const Sampling& model, const Options& given, bool is_greedy,
   add("--top-p", &qinfer_sampler_options::top_p);
   add("--min-p", &qinfer_sampler_options::min_p);
   add("--repeat-penalty", &qinfer_sampler_options::repeat_penalty);
+  add("--typical", &qinfer_sampler_options::typical_p);
+  add("--xtc-probability", &qinfer_sampler_options::xtc_probability);
+  add("--xtc-threshold", &qinfer_sampler_options::xtc_threshold);
+  add("--mirostat", &qinfer_sampler_options::mirostat);
+  add("--mirostat-ent", &qinfer_sampler_options::mirostat_tau);
+  add("--mirostat-lr", &qinfer_sampler_options::mirostat_eta);
   if (is_greedy) sampler.temperature = 0;
 }
 

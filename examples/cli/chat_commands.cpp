@@ -179,7 +179,7 @@ void ChatSession::set(const std::string& rest) {
   ConversationOptions& options = conversation_.options();
   if (name == "parameter") return set(value);  // as ollama has it
   if (name.empty()) {
-    print(settings_text(options) + format("%-17s  %-11s  %s\n%-17s  %-11s  %s\n", "think",
+    print(settings_text(options) + format("%-18s  %-11s  %s\n%-18s  %-11s  %s\n", "think",
                                           options.no_reasoning ? "off" : "on", "ask for reasoning: on, off", "wrap",
                                           style_.wraps() ? "on" : "off", "break lines between words: on, off"));
     return;
@@ -213,15 +213,14 @@ void ChatSession::show(const std::string&) {
 
 void ChatSession::stats(const std::string&) {
   const TurnCounts& total = conversation_.total();
-  const qinfer_sampler_options &now = conversation_.options().sampler, &own = sampling_.options;
+  const qinfer_sampler_options& now = conversation_.options().sampler;
+  qinfer_sampler_options own = sampling_.options;
+  own.seed = now.seed;  // no file says it
   style_.say("prompts " + count_text(total.prompt_tokens) + rate(total.prompt_tokens, total.prefill_ns) + ", replies " +
              count_text(total.new_tokens) + rate(total.new_tokens, total.decode_ns) + ", context " +
              std::to_string(conversation_.context_used()) + " of " + std::to_string(conversation_.context_tokens()) +
              ", key-value cache " + human_bytes(conversation_.cache_bytes()));
-  const auto as_own = [&](auto member) { return now.*member == own.*member; };
-  using Sampler = qinfer_sampler_options;
-  const bool is_own = as_own(&Sampler::temperature) && as_own(&Sampler::top_k) && as_own(&Sampler::top_p) &&
-                      as_own(&Sampler::min_p) && as_own(&Sampler::repeat_penalty);
+  const bool is_own = sampling_text(now) == sampling_text(own);
   style_.say("sampling: " + sampling_text(now) +
              (is_own ? " (" + sampling_.origin + ")"
                      : "; " + sampling_.origin + ": " + sampling_text(own) + ", which options or /set changed"));

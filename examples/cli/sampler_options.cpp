@@ -19,8 +19,18 @@ constexpr Step kSteps[] = {
     {"typ_p", 'y'},     {"top_p", 'p'}, {"min_p", 'm'},       {"xtc", 'x'},
 };
 
-/// "top_k;temperature" as letters.
+/// Of the option.
 std::string letters_of(const std::string& names) {
+  try {
+    return step_letters(names);
+  } catch (const Failure& failure) {
+    throw UsageError(std::string("--samplers: ") + failure.what());
+  }
+}
+
+}  // namespace
+
+std::string step_letters(const std::string& names) {
   std::string letters;
   for (std::size_t begin = 0; begin <= names.size();) {
     const std::size_t end = std::min(names.find(';', begin), names.size());
@@ -29,16 +39,22 @@ std::string letters_of(const std::string& names) {
     const auto known =
         std::find_if(std::begin(kSteps), std::end(kSteps), [&](const Step& s) { return s.name == name; });
     if (known == std::end(kSteps))
-      throw UsageError("--samplers: " + json_string(name) +
-                       " is not one of penalties, dry, temperature, top_n_sigma, top_k, typ_p, top_p, min_p and xtc");
-    if (letters.find(known->letter) != std::string::npos) throw UsageError("--samplers: " + name + " is there twice");
+      throw Failure(json_string(name) +
+                    " is not one of penalties, dry, temperature, top_n_sigma, top_k, typ_p, top_p, min_p and xtc");
+    if (letters.find(known->letter) != std::string::npos) throw Failure(name + " is there twice");
     letters.push_back(known->letter);
     begin = end + 1;
   }
   return letters;
 }
 
-}  // namespace
+std::string step_names(const std::string& letters) {
+  std::string names;
+  for (const char letter : letters)
+    for (const Step& step : kSteps)
+      if (step.letter == letter) names += (names.empty() ? "" : ";") + std::string(step.name);
+  return names;
+}
 
 void add_more_sampler_args(Options& options, qinfer_sampler_options& sampler, SamplerTexts& texts) {
   const auto real = [&](const char* name, float& value, double lowest, double highest, const char* help) {

@@ -20,6 +20,10 @@ struct SamplerTexts {
 
 /// Adds them; add_sampler_args() of options.h has the others.
 void add_more_sampler_args(Options& options, qinfer_sampler_options& sampler, SamplerTexts& texts);
+/// "top_k;temperature" as letters of qinfer_sampler_options.steps. Throws Failure, which says what would be right.
+std::string step_letters(const std::string& names);
+/// The inverse.
+std::string step_names(const std::string& letters);
 /// How the session draws from now on.
 void set_sampler(qi::Session& session, qinfer_sampler_options sampler, const SamplerTexts& texts);
 

@@ -18,7 +18,8 @@ constexpr double kMaxReal = 1000;  // of a temperature and of penalties
 constexpr std::uint32_t kMaxTopK = 1u << 30;
 
 /// What a file states under a key; nothing if that is no number that a sampler takes.
-std::optional<double> number(const qi::Model& model, const std::string& key, double highest) {
+std::optional<double> number(const qi::Model& model, const char* key, double highest) {
+  if (key == nullptr) return std::nullopt;
   const std::string text(model.meta(key).value_or(""));
   double value = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -29,11 +30,23 @@ std::optional<double> number(const qi::Model& model, const std::string& key, dou
 /// The names of the numbers in one kind of file.
 struct Keys {
   const char *temperature, *top_k, *top_p, *min_p, *repeat_penalty;
+  const char *typical_p = nullptr, *xtc_probability = nullptr, *xtc_threshold = nullptr;  // null: there is none
+  const char *mirostat = nullptr, *mirostat_tau = nullptr, *mirostat_eta = nullptr;
 };
-constexpr Keys kHuggingFace{"generation.temperature", "generation.top_k", "generation.top_p", "generation.min_p",
-                            "generation.repetition_penalty"};
-constexpr Keys kGguf{"gguf.general.sampling.temp", "gguf.general.sampling.top_k", "gguf.general.sampling.top_p",
-                     "gguf.general.sampling.min_p", "gguf.general.sampling.penalty_repeat"};
+constexpr Keys kHuggingFace{
+    "generation.temperature",        "generation.top_k",    "generation.top_p", "generation.min_p",
+    "generation.repetition_penalty", "generation.typical_p"};
+constexpr Keys kGguf{"gguf.general.sampling.temp",
+                     "gguf.general.sampling.top_k",
+                     "gguf.general.sampling.top_p",
+                     "gguf.general.sampling.min_p",
+                     "gguf.general.sampling.penalty_repeat",
+                     nullptr,
+                     "gguf.general.sampling.xtc_probability",
+                     "gguf.general.sampling.xtc_threshold",
+                     "gguf.general.sampling.mirostat",
+                     "gguf.general.sampling.mirostat_tau",
+                     "gguf.general.sampling.mirostat_eta"};
 
 qinfer_sampler_options llama_cpp_defaults() {
   auto options = qi::options<qinfer_sampler_options>();
@@ -55,7 +68,8 @@ qinfer_sampler_options transformers_defaults() {
 /// Whether the file states one of the numbers that choose among tokens.
 bool states_any(const qi::Model& model, const Keys& keys) {
   return number(model, keys.temperature, kMaxReal) || number(model, keys.top_k, kMaxTopK) ||
-         number(model, keys.top_p, 1) || number(model, keys.min_p, 1);
+         number(model, keys.top_p, 1) || number(model, keys.min_p, 1) || number(model, keys.typical_p, 1) ||
+         number(model, keys.xtc_probability, 1) || number(model, keys.mirostat, 2);
 }
 
 void take(const qi::Model& model, const Keys& keys, qinfer_sampler_options& options) {
@@ -66,6 +80,12 @@ void take(const qi::Model& model, const Keys& keys, qinfer_sampler_options& opti
   take_one(keys.top_p, 1, options.top_p);
   take_one(keys.min_p, 1, options.min_p);
   take_one(keys.repeat_penalty, kMaxReal, options.repeat_penalty);
+  take_one(keys.typical_p, 1, options.typical_p);
+  take_one(keys.xtc_probability, 1, options.xtc_probability);
+  take_one(keys.xtc_threshold, 1, options.xtc_threshold);
+  take_one(keys.mirostat_tau, kMaxReal, options.mirostat_tau);
+  take_one(keys.mirostat_eta, 1, options.mirostat_eta);
+  if (number(model, keys.mirostat, kMaxReal) == 2) options.mirostat = 2;  // there is no other version
   if (const auto stated = number(model, keys.top_k, kMaxTopK)) options.top_k = static_cast<std::uint32_t>(*stated);
 }
 
@@ -107,7 +127,13 @@ std::string sampling_text(const qinfer_sampler_options& options) {
     if (options.top_k != 0) add("top-k", options.top_k);
     if (options.top_p != 0) add("top-p", options.top_p);
     if (options.min_p != 0) add("min-p", options.min_p);
+    if (options.typical_p != 0 && options.typical_p != 1) add("typical", options.typical_p);
+    if (options.top_n_sigma > 0) add("top-nsigma", options.top_n_sigma);
+    if (options.dynatemp_range != 0) add("dynatemp-range", options.dynatemp_range);
+    if (options.xtc_probability != 0) add("xtc-probability", options.xtc_probability);
+    if (options.mirostat != 0) add("mirostat", options.mirostat);
   }
+  if (options.dry_multiplier != 0) add("dry-multiplier", options.dry_multiplier);
   if (options.repeat_penalty != 0 && options.repeat_penalty != 1) add("repeat penalty", options.repeat_penalty);
   if (options.frequency_penalty != 0) add("frequency penalty", options.frequency_penalty);
   if (options.presence_penalty != 0) add("presence penalty", options.presence_penalty);
@@ -123,6 +149,12 @@ void check(const std::string& reason) {
 
 void set_real(float& value, const std::string& text, double lowest, double highest) {
   check(check_real_number(text, lowest, highest));
+  std::from_chars(text.data(), text.data() + text.size(), value);
+}
+
+/// -1: all tokens.
+void set_window(std::int32_t& value, const std::string& text) {
+  if (text != "-1") check(check_whole_number(text, 0, 1u << 30));
   std::from_chars(text.data(), text.data() + text.size(), value);
 }
 
@@ -154,6 +186,53 @@ const Setting kSettings[] = {
     {"min-p", "", "drop tokens less likely than this share of the likeliest (0 = off)",
      [](Conv& c, const Text& v) { set_real(c.sampler.min_p, v, 0, 1); },
      [](const Conv& c) { return short_number(c.sampler.min_p); }},
+    {"typical", "typical-p", "keep the most typical that together reach this probability (0 = off)",
+     [](Conv& c, const Text& v) { set_real(c.sampler.typical_p, v, 0, 1); },
+     [](const Conv& c) { return short_number(c.sampler.typical_p); }},
+    {"top-nsigma", "top-n-sigma", "keep those within this many deviations of the best logit (0 = off)",
+     [](Conv& c, const Text& v) { set_real(c.sampler.top_n_sigma, v, 0, kMaxReal); },
+     [](const Conv& c) { return short_number(c.sampler.top_n_sigma); }},
+    {"dynatemp-range", "", "temperature less and plus this, by the entropy (0 = off)",
+     [](Conv& c, const Text& v) { set_real(c.sampler.dynatemp_range, v, 0, kMaxReal); },
+     [](const Conv& c) { return short_number(c.sampler.dynatemp_range); }},
+    {"dynatemp-exp", "dynatemp-exponent", "exponent of that",
+     [](Conv& c, const Text& v) { set_real(c.sampler.dynatemp_exponent, v, 0, kMaxReal); },
+     [](const Conv& c) { return short_number(c.sampler.dynatemp_exponent == 0 ? 1 : c.sampler.dynatemp_exponent); }},
+    {"xtc-probability", "", "chance that the likeliest are excluded (0 = off)",
+     [](Conv& c, const Text& v) { set_real(c.sampler.xtc_probability, v, 0, 1); },
+     [](const Conv& c) { return short_number(c.sampler.xtc_probability); }},
+    {"xtc-threshold", "", "probability from which they are",
+     [](Conv& c, const Text& v) { set_real(c.sampler.xtc_threshold, v, 0, 1); },
+     [](const Conv& c) { return short_number(c.sampler.xtc_threshold == 0 ? 0.1 : c.sampler.xtc_threshold); }},
+    {"dry-multiplier", "", "penalty for going on with a repetition (0 = off)",
+     [](Conv& c, const Text& v) { set_real(c.sampler.dry_multiplier, v, 0, kMaxReal); },
+     [](const Conv& c) { return short_number(c.sampler.dry_multiplier); }},
+    {"dry-base", "", "its growth with each token of the repetition",
+     [](Conv& c, const Text& v) { set_real(c.sampler.dry_base, v, 1, kMaxReal); },
+     [](const Conv& c) { return short_number(c.sampler.dry_base == 0 ? 1.75 : c.sampler.dry_base); }},
+    {"dry-allowed-length", "", "shorter repetitions cost nothing",
+     [](Conv& c, const Text& v) { set_integer(c.sampler.dry_allowed_length, v, 1u << 30); },
+     [](const Conv& c) {
+       return std::to_string(c.sampler.dry_allowed_length == 0 ? 2 : c.sampler.dry_allowed_length);
+     }},
+    {"dry-penalty-last-n", "", "how far back DRY looks (-1 = all, 0 = off)",
+     [](Conv& c, const Text& v) { set_window(c.sampler_texts.dry_window, v); },
+     [](const Conv& c) { return std::to_string(c.sampler_texts.dry_window); }},
+    {"mirostat", "", "2: mirostat 2 in place of the filters (0 = off)",
+     [](Conv& c, const Text& v) {
+       check(check_one_of(v, {"0", "2"}));
+       c.sampler.mirostat = v == "2" ? 2 : 0;
+     },
+     [](const Conv& c) { return std::to_string(c.sampler.mirostat); }},
+    {"mirostat-lr", "mirostat-eta", "its learning rate",
+     [](Conv& c, const Text& v) { set_real(c.sampler.mirostat_eta, v, 0, 1); },
+     [](const Conv& c) { return short_number(c.sampler.mirostat_eta == 0 ? 0.1 : c.sampler.mirostat_eta); }},
+    {"mirostat-ent", "mirostat-tau", "its target of surprise, in bits",
+     [](Conv& c, const Text& v) { set_real(c.sampler.mirostat_tau, v, 0, kMaxReal); },
+     [](const Conv& c) { return short_number(c.sampler.mirostat_tau == 0 ? 5 : c.sampler.mirostat_tau); }},
+    {"samplers", "", "the steps in their order, with ; between them, or default",
+     [](Conv& c, const Text& v) { c.sampler_texts.steps = v == "default" ? "" : step_letters(v); },
+     [](const Conv& c) { return c.sampler_texts.steps.empty() ? Text("default") : step_names(c.sampler_texts.steps); }},
     {"repeat-penalty", "", "divide the logits of tokens that occurred (1 = off)",
      [](Conv& c, const Text& v) { set_real(c.sampler.repeat_penalty, v, 0, kMaxReal); },
      [](const Conv& c) { return short_number(c.sampler.repeat_penalty == 0 ? 1 : c.sampler.repeat_penalty); }},
@@ -207,7 +286,7 @@ std::vector<std::string> setting_names() {
 std::string settings_text(const ConversationOptions& options) {
   std::string text;
   for (const Setting& setting : kSettings)
-    text += format("%-17s  %-11s  %s\n", setting.name, setting.get(options).c_str(), setting.what);
+    text += format("%-18s  %-11s  %s\n", setting.name, setting.get(options).c_str(), setting.what);
   return text;
 }
 

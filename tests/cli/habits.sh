@@ -86,6 +86,20 @@ check_settings() {
   check "set: the nearest name" shows "no setting .tmp.; did you mean temp"
   say "/set top_p 2"
   check "set: what would be right" shows 'top-p: "2" is not a number from 0 to 1'
+  say "/set typical_p 0.9"
+  say "/set samplers temperature;xtc"
+  say "/set samplers top_k;foo"
+  check "set: steps of the sampler" shows 'samplers: "foo" is not one of penalties, dry'
+  say "/set mirostat 1"
+  check "set: the versions of mirostat" shows 'mirostat: "1" is not one of 0, 2'
+  say "/stats"
+  check "stats: the other samplers" shows "typical 0.9.* which options or /set changed"
+  say "/show"
+  check "show: the other samplers" shows "^typical +0\.9 "
+  check "show: their defaults" shows "^dry-base +1\.75 "
+  check "show: steps" shows "^samplers +temperature;xtc "
+  say "/set samplers default"
+  say "/set typical 0"
   say "/show"
   check "show: the model" shows "^model .*tiny-chat"
   check "show: settings" shows "^top-k +20 "
