@@ -219,7 +219,7 @@ HubBlob ask_for_blob(Http& http, const std::string& url) {
 
 fs::path download_blob(Http& http, const HubBlob& blob, const fs::path& repository,
                        const std::function<void(std::uint64_t)>& on_bytes) {
-  const fs::path path = repository / "blobs" / blob.etag;
+  fs::path path = repository / "blobs" / blob.etag;
   // As huggingface_hub locks it.
   const fs::path lock = repository.parent_path() / ".locks" / repository.filename() / (blob.etag + ".lock");
   std::error_code error;
