@@ -87,7 +87,7 @@ Status Generation::check() const {
   if (unseen_content_ && session_.sampling().hook() != nullptr)
     return error(Code::unsupported,
                  "the token {} ends the reasoning and begins the content, which the logits hook has not seen begin",
-                 session_.tokens().back());
+                 session_.tokens()[length_ - 1]);
   return Status();
 }
 
@@ -256,6 +256,9 @@ void Generation::look_up(std::int32_t token, GenerationEvent& event) {
 
 Result<std::size_t> Generation::take_back(std::size_t n) {
   QINFER_TRY(check_tokens());
+  if (is_drawn_before())
+    return error(Code::state, "{} tokens that were drawn before are still to be given again: take back after them",
+                 session_.length() - length_);
   if (n > length_ - first_)
     return error(Code::invalid_argument, "n is {}, the generation has {} tokens", n, length_ - first_);
   if (options_.reply != nullptr && !options_.may_take_back)
@@ -317,8 +320,9 @@ GenerationCounts Generation::counts() const {
   const std::uint64_t ns = evaluation_ns() - ns_before_;
   counts.prompt_tokens = static_cast<std::uint32_t>(first_);
   counts.kept_tokens = static_cast<std::uint32_t>(kept_);
-  counts.cached_tokens =
-      static_cast<std::uint32_t>(cached_ ? *cached_ : session_.metrics().cached_tokens - cached_before_);
+  // Of tokens that were drawn before some may have been found in the cache, too: they are no part of the prompt.
+  const std::uint64_t cached = cached_ ? *cached_ : session_.metrics().cached_tokens - cached_before_;
+  counts.cached_tokens = static_cast<std::uint32_t>(std::min<std::uint64_t>(cached, first_ - kept_));
   counts.new_tokens = static_cast<std::uint32_t>(length_ - first_);
   counts.reasoning_tokens = reasoning_tokens_;
   counts.in_reasoning = options_.reply != nullptr && options_.reply->in_reasoning();

@@ -176,7 +176,9 @@ Status Session::append_drawn(std::int32_t token, bool with_hook) {
 }
 
 Status Session::show_to_hook(std::size_t position) {
-  return sampling_.hook() == nullptr ? Status() : sampling_.accept(position, tokens()[position]);
+  if (sampling_.hook() == nullptr || sampling_.accept(position, tokens()[position]).ok()) return Status();
+  return error(Code::cancelled,
+               "the accept function of the session's logits hook refused token {} of those drawn before", position);
 }
 
 void Session::drop_logits() {

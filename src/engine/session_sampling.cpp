@@ -105,6 +105,8 @@ void SessionSampling::mark_accepted(std::size_t position, bool value) {
 }
 
 Status SessionSampling::accept(std::size_t position, std::int32_t token) {
+  // The hook of a fork is a copy of one that may have seen the token already.
+  if ((accepted_[position / 64] >> position % 64 & 1) != 0) return Status();
   mark_accepted(position, true);
   if (hook_->accept(token)) return Status();
   mark_accepted(position, false);

@@ -30,6 +30,23 @@ DrawnChoice resumed(const OpenAiRequest& request, qi::Session& session) {
   return DrawnChoice(out);
 }
 
+/// Keeps what it is shown, and refuses tokens once it has seen `most`. Copies keep it in the same place.
+class Seen final : public qi::LogitsHook {
+ public:
+  explicit Seen(std::vector<qi::Token>& out, std::size_t most = SIZE_MAX) : out_(out), most_(most) {}
+  bool apply(float*, std::uint32_t) override { return true; }
+  bool accept(qi::Token token) override {
+    if (out_.size() == most_) return false;
+    out_.push_back(token);
+    return true;
+  }
+  std::unique_ptr<qi::LogitsHook> clone() const override { return std::make_unique<Seen>(out_, most_); }
+
+ private:
+  std::vector<qi::Token>& out_;
+  std::size_t most_;
+};
+
 struct Left {
   std::string bytes;
   std::size_t n_drawn = 0;
@@ -114,18 +131,6 @@ TEST_CASE("OpenAI: what was drawn elsewhere is shown to the hook of the session"
   const OpenAiAnswer answer = answer_to(request), again = answer_to(request);
   const DrawnChoice begun = choice_of(request, 0, first);
   steps(answer, begun, 5, ended);
-  class Seen final : public qi::LogitsHook {
-   public:
-    explicit Seen(std::vector<qi::Token>& out) : out_(out) {}
-    bool apply(float*, std::uint32_t) override { return true; }
-    bool accept(qi::Token token) override {
-      out_.push_back(token);
-      return true;
-    }
-
-   private:
-    std::vector<qi::Token>& out_;
-  };
   std::vector<qi::Token> seen;
   second.set_logits_hook(std::make_unique<Seen>(seen));
   second.append(first.tokens());
@@ -134,6 +139,86 @@ TEST_CASE("OpenAI: what was drawn elsewhere is shown to the hook of the session"
   steps(again, gone_on, 7, ended);
   const std::vector<qi::Token> tokens = second.tokens();
   CHECK(seen == std::vector<qi::Token>(tokens.end() - 7, tokens.end()));
+}
+
+TEST_CASE("OpenAI: the hook of a fork is not shown what its original was shown", "[openai]") {
+  const qi::Model model = qi::Model::load(kStoriesModel);
+  const OpenAiRequest request =
+      request_of(model, QINFER_OPENAI_COMPLETION, {{"prompt", "Once upon a time"}, {"max_tokens", 12}});
+  qi::KvCache cache(model);
+  qi::Session first(cache);
+  std::vector<qi::Token> seen;
+  first.set_logits_hook(std::make_unique<Seen>(seen));
+  std::int32_t ended = 0;
+  const OpenAiAnswer answer = answer_to(request), again = answer_to(request);
+  const DrawnChoice begun = choice_of(request, 0, first);
+  steps(answer, begun, 5, ended);
+  CHECK(seen.size() == 5);
+  qi::Session second = first.fork();
+  const DrawnChoice gone_on = resumed(request, second);
+  REQUIRE_OK(qinfer_openai_answer_begin(again.get(), 0, gone_on.get(), &ended, &err));
+  steps(again, gone_on, 7, ended);
+  const std::vector<qi::Token> tokens = second.tokens();
+  CHECK(seen == std::vector<qi::Token>(tokens.end() - 7, tokens.end()));
+}
+
+TEST_CASE("OpenAI: a hook that refuses what was drawn elsewhere, and tokens that are taken back too early",
+          "[openai][bad]") {
+  const qi::Model model = qi::Model::load(kStoriesModel);
+  const OpenAiRequest request =
+      request_of(model, QINFER_OPENAI_COMPLETION, {{"prompt", "Once upon a time"}, {"max_tokens", 12}});
+  const std::size_t n_prompt = prompt_of(request).size();
+  qi::KvCache cache(model);
+  qi::Session first(cache), second(cache);
+  std::int32_t ended = 0;
+  const OpenAiAnswer answer = answer_to(request), again = answer_to(request);
+  const DrawnChoice begun = choice_of(request, 0, first);
+  steps(answer, begun, 5, ended);
+  std::vector<qi::Token> seen;
+  second.set_logits_hook(std::make_unique<Seen>(seen, 3));
+  second.append(first.tokens());
+  const DrawnChoice gone_on = resumed(request, second);
+  REQUIRE_OK(qinfer_openai_answer_begin(again.get(), 0, gone_on.get(), &ended, &err));
+  steps(again, gone_on, 3, ended);
+  for (const std::size_t n : {std::size_t{0}, std::size_t{2}})
+    REQUIRE_FAILS(QINFER_E_STATE, "2 tokens that were drawn before are still to be given",
+                  qinfer_generation_take_back(gone_on.get(), n, nullptr, &err));
+  CHECK(second.tokens() == first.tokens());
+  auto info = qi::options<qinfer_token_info>();
+  const std::string refused = "refused token " + std::to_string(n_prompt + 3) + " of those drawn before";
+  REQUIRE_FAILS(QINFER_E_CANCELLED, refused.c_str(), qinfer_generation_next(gone_on.get(), &info, &err));
+  CHECK(second.tokens() == first.tokens());
+}
+
+TEST_CASE("OpenAI: no more of a prompt is cached than it has", "[openai]") {
+  const qi::Model model = qi::Model::load(kChatModel);
+  const OpenAiRequest request = request_of(
+      model, QINFER_OPENAI_CHAT,
+      {{"messages", user("Tell me of the sea.")}, {"max_completion_tokens", 120}, {"logit_bias", {{"1273", -100}}}});
+  auto options = qi::options<qinfer_kv_cache_options>();
+  options.flags = QINFER_CACHE_PREFIX;
+  options.budget_blocks = 32;
+  qi::KvCache cache(model, options);
+  std::vector<qi::Token> tokens;
+  std::int32_t ended = 0;
+  {
+    qi::Session first(cache);
+    const OpenAiAnswer answer = answer_to(request);
+    const DrawnChoice begun = choice_of(request, 0, first);
+    REQUIRE_OK(qinfer_openai_answer_begin(answer.get(), 0, begun.get(), &ended, &err));
+    REQUIRE(steps(answer, begun, 100, ended) == 100);
+    tokens = first.tokens();
+  }
+  qi::Session second(cache);
+  second.append(tokens);
+  const OpenAiAnswer answer = answer_to(request);
+  const DrawnChoice gone_on = resumed(request, second);
+  REQUIRE_OK(qinfer_openai_answer_begin(answer.get(), 0, gone_on.get(), &ended, &err));
+  while (ended == 0) step(answer, 0, gone_on, ended);
+  CHECK(second.metrics().cached_tokens > prompt_of(request).size());
+  const Json usage = Json::parse(take(answer)).at("usage");
+  CHECK(usage.at("prompt_tokens") == prompt_of(request).size());
+  CHECK(usage.at("prompt_tokens_details").at("cached_tokens") == prompt_of(request).size());
 }
 
 TEST_CASE("OpenAI: a session that the choice cannot go on with is refused", "[openai][bad]") {
