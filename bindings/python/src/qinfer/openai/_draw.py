@@ -174,15 +174,15 @@ class Jobs:
         self.given = 0  # so far, by others too
         self.left: dict[int, Left] = {}  # by choice
 
-    def submit(self, sessions: Sequence[Session] = (), given: int = 0) -> None:
+    def submit(self, sessions: Sequence[Session] = (), given: int = 0, over: Sequence[bool] = ()) -> None:
         """Prompts whose log probabilities are wanted are evaluated here and now. sessions: to go on where another engine's
-        jobs have left; for each choice one of all its tokens, which are the jobs' from now on. `given`: as it was there."""
+        jobs have left; for each choice one of all its tokens, which are the jobs' from now on, whatever becomes of them.
+        `given`: as it was there. over: for each choice whether it had ended there."""
         self._skipped = given
         ready: list[Job] = []
         try:
             for choice in range(self._request.info.n_choices):
-                session = sessions[choice] if sessions else None
-                job, ended = self._job(choice, session)
+                job, ended = self._job(choice, sessions[choice], over[choice]) if sessions else self._job(choice)
                 self._jobs.append(job)
                 if ended:
                     self._note_left(choice, job.session, False)
@@ -197,21 +197,23 @@ class Jobs:
                 self.cancel()
         except BaseException:
             self.cancel()
-            for job in ready:
+            for job in self._jobs:
                 if not job.submitted:
                     job.close()
+            for session in sessions[len(self._jobs) :]:
+                session.close()
             raise
         if not ready:
             self._end(None)
 
-    def _job(self, choice: int, drawn: Session | None) -> tuple[Job, bool]:
+    def _job(self, choice: int, drawn: Session | None = None, was_over: bool = False) -> tuple[Job, bool]:
         session = self.new_session() if drawn is None else drawn
         try:
             session.set_grammar(self._grammar)
             generation = _Generation(self._request, choice, session, None, drawn is not None)
             ended = self._answer.step(lib.qinfer_openai_answer_begin, choice, generation)
             if drawn is not None and not ended:
-                ended = self._draw_again(choice, session, generation)
+                ended = self._draw_again(choice, session, generation, was_over)
         except BaseException:
             session.close()
             raise
@@ -232,7 +234,10 @@ class Jobs:
             goes_on = self._leaves and isinstance(error, CancelledError) and not over[0]
             if error is not None and not over[0] and not goes_on:
                 self._fail(error)
-            self._note_left(choice, session, goes_on)
+            try:
+                self._note_left(choice, session, goes_on)
+            except Exception as failure:  # noqa: BLE001 - of this request: the engine's others go on
+                self._fail(failure)
             self._left -= 1
             if self._left == 0:
                 going = any(not left.ended for left in self.left.values())
@@ -245,10 +250,11 @@ class Jobs:
         """Room for any choice."""
         return _session_of(self._request, self._engine.cache, self._engine.model)
 
-    def _draw_again(self, choice: int, session: Session, generation: _Generation) -> bool:
-        """What was drawn elsewhere, for the answer; whether the choice has ended with it."""
+    def _draw_again(self, choice: int, session: Session, generation: _Generation, was_over: bool) -> bool:
+        """What was drawn elsewhere, for the answer; whether the choice has ended with it. One that was at its limit has
+        ended in a step without a token."""
         info, ended = sized(_abi.qinfer_token_info), False
-        for _ in range(len(session) - len(self._request.prompt_of(choice))):
+        for _ in range(len(session) - len(self._request.prompt_of(choice)) + was_over):
             if ended:
                 break
             call(lib.qinfer_generation_next, generation, ctypes.byref(info))
