@@ -108,11 +108,19 @@ class Reservation:
     do. `ready(error)` is called once on the engine's thread, with None where they are promised; free them with close(),
     once the session that has taken them is submitted."""
 
-    def __init__(self, cache: KvCache, n_tokens: int, ready: Callable[[BaseException | None], object]) -> None:
+    def __init__(
+        self,
+        cache: KvCache,
+        n_tokens: int,
+        ready: Callable[[BaseException | None], object],
+        *,
+        embeddings: bool = False,
+    ) -> None:
         self.n_tokens, self._ready = n_tokens, ready
-        self.session = Session(cache, max_tokens=n_tokens)  # in whose name they are promised
+        self.session = Session(cache, max_tokens=n_tokens, embeddings=embeddings)  # in whose name they are promised
         self._request: _Request | None = None
         self._told = False
+        self._forget: Callable[[], object] = lambda: None  # by the engine
 
     def _tell(self, error: BaseException | None) -> None:
         if not self._told:
@@ -120,6 +128,9 @@ class Reservation:
             self._ready(error)
 
     def close(self) -> None:
+        """Also before they are promised: ready() is not called then."""
+        self._told = True
+        self._forget()
         for handle in (self._request, self.session):
             if handle is not None:
                 handle.close()
@@ -250,6 +261,7 @@ class Engine:
                 raise StateError("QINFER_E_STATE", _abi.QINFER_E_STATE, "the engine is closed", 0)
             options.user = number = next(self._ids)
             self._reservations[number] = reservation
+            reservation._forget = lambda: self._reservations.pop(number, None)
             try:
                 reservation._request = _Request.for_blocks(
                     self._scheduler, reservation.session, reservation.n_tokens, options
@@ -310,12 +322,13 @@ class Engine:
             for job in list(self._jobs.values()):
                 job._finish(failure)
                 job.cancel()
+            for number in list(self._reservations):
+                self._tell_reservation(number, failure)
         while True:
             call(lib.qinfer_scheduler_next, self._scheduler, ctypes.byref(event))
             if event.kind == _abi.QINFER_EVENT_NONE:
                 return
-            if event.user in self._reservations:
-                self._reservations.pop(event.user)._tell(_end_of(event))
+            self._tell_reservation(event.user, _end_of(event))
             if event.user not in self._jobs:
                 continue
             job = self._jobs[event.user]
@@ -325,6 +338,12 @@ class Engine:
                 job._finish(_end_of(event))
                 del self._jobs[event.user]
                 job.close()
+
+    def _tell_reservation(self, number: int, error: BaseException | None) -> None:
+        """Another thread may close it meanwhile."""
+        reservation = self._reservations.pop(number, None)
+        if reservation is not None:
+            reservation._tell(error)
 
     def close(self) -> None:
         """Ends the thread; requests that have not ended fail with StateError."""
