@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,8 @@ from .._errors import QinferError
 from .._model import ChatPrompt, Model
 from ..openai._draw import MAX_DRAFT, Answer, Jobs, Request
 from .._session import Session
+
+_ROOM_S = 5.0  # that snapshots wait for blocks
 
 
 @dataclass(frozen=True)
@@ -98,11 +101,10 @@ class Answering:
         self.request = ask.read(engine.model)
         answer = Answer(self.request, ask.name, ask.model, ask.created)
         self.jobs = Jobs(self.request, answer, engine, inbox.put, inbox.end)
-
-    @property
-    def may_move(self) -> bool:
-        """Not where log probabilities are asked for, which another process does not know of tokens drawn before."""
-        return not json.loads(self.ask.body).get("logprobs")
+        # Not where log probabilities are asked for, of completions also by 0, which another process does not know of
+        # tokens drawn before.
+        asked = json.loads(ask.body).get("logprobs")
+        self.may_move = asked is None or asked is False
 
     def parked(self) -> Parked:
         """Once its jobs have left."""
@@ -118,35 +120,53 @@ class Answering:
 
 
 async def resume(engine: Engine, parked: Parked) -> Answering:
-    """Goes on with it here. Snapshots wait for room as requests do; what of one cannot be loaded is evaluated again."""
+    """Goes on with it here. Snapshots wait for room as requests do, but not for long; what is not loaded is evaluated again,
+    as a request's prompt is."""
     answering = await asyncio.to_thread(Answering, engine, parked.ask, Inbox())
+    until = asyncio.get_running_loop().time() + _ROOM_S
     sessions: list[Session] = []
-    reservations: list[Reservation] = []
+    spare, submitted = None, False
     try:
+        if any(choice.snapshot is not None for choice in parked.choices):
+            # A session that is loaded holds its blocks while it waits for the rest of them. Until all are submitted there is
+            # room for a whole one besides, so that they never wait for each other alone.
+            spare = await _in_time(engine, int(engine.model.info["context_tokens"]), until)
         for choice in parked.choices:
-            if choice.snapshot is not None:
-                reservations.append(await _reserved(engine, len(choice.tokens)))
-            sessions.append(await asyncio.to_thread(_session, answering, choice, engine))
-        await asyncio.to_thread(answering.jobs.submit, sessions, parked.given)
+            session = await _loaded(engine, choice, until) if spare is not None else None
+            if session is None:
+                session = await asyncio.to_thread(_anew, answering, choice)
+            sessions.append(session)
+        submitted = True  # from here on the sessions are the jobs'
+        over = [choice.ended for choice in parked.choices]
+        await asyncio.to_thread(answering.jobs.submit, sessions, parked.given, over)
     except BaseException:
         answering.jobs.cancel()
-        for session in sessions:
+        for session in [] if submitted else sessions:
             session.close()
         raise
     finally:
-        for reservation in reservations:
-            reservation.close()
+        if spare is not None:
+            spare.close()
     return answering
 
 
-async def _reserved(engine: Engine, n_tokens: int) -> Reservation:
+async def _in_time(engine: Engine, n_tokens: int, until: float) -> Reservation | None:
+    """Blocks, if they come by then and the cache ever has so many."""
+    with suppress(TimeoutError, QinferError):
+        return await asyncio.wait_for(reserved(engine, n_tokens), until - asyncio.get_running_loop().time())
+    return None
+
+
+async def reserved(engine: Engine, n_tokens: int, *, embeddings: bool = False) -> Reservation:
+    """Once its blocks are promised."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
 
     def tell(error: BaseException | None) -> None:
-        loop.call_soon_threadsafe(_settle, ready, error)
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(_settle, ready, error)
 
-    reservation = Reservation(engine.cache, n_tokens, tell)
+    reservation = Reservation(engine.cache, n_tokens, tell, embeddings=embeddings)
     try:
         engine.reserve(reservation)
         await ready
@@ -165,13 +185,25 @@ def _settle(future: asyncio.Future[None], error: BaseException | None) -> None:
         future.set_exception(error)
 
 
-def _session(answering: Answering, choice: Choice, engine: Engine) -> Session:
-    if choice.snapshot is not None:
-        try:
-            memory = _Memory(choice.snapshot)
-            return Session.load(engine.cache, "snapshot", files=memory.open, max_draft=MAX_DRAFT)
-        except QinferError:
-            pass
+async def _loaded(engine: Engine, choice: Choice, until: float) -> Session | None:
+    """Its snapshot, if there is one that can be loaded, and room for it in time."""
+    if choice.snapshot is None:
+        return None
+    reservation = await _in_time(engine, len(choice.tokens), until)
+    if reservation is None:
+        return None
+    memory = _Memory(choice.snapshot)
+    try:
+        with suppress(QinferError):
+            return await asyncio.to_thread(
+                Session.load, engine.cache, "snapshot", files=memory.open, max_draft=MAX_DRAFT
+            )
+    finally:
+        reservation.close()  # the session itself holds the blocks now
+    return None
+
+
+def _anew(answering: Answering, choice: Choice) -> Session:
     session = answering.jobs.new_session()
     try:
         session.append(choice.tokens)
