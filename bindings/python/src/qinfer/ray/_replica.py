@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import logging
+import secrets
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
@@ -15,16 +15,15 @@ import ray
 from ray import serve
 
 from .. import _abi
-from .._engine import AsyncEngine, Inbox
+from .._engine import AsyncEngine, Inbox, Reservation
 from .._errors import QinferError
 from .._model import Model
 from .._runtime import Runtime
-from ..openai._draw import Answer, HasLeft
+from ..openai._draw import Answer, HasLeft, Request
 from .._cache import KvCache
-from .._session import Session
 from .._vectors import pooling_of
 from ._blocks import Resident, names_of, packed
-from ._moving import Answering, Ask, Parked, resume
+from ._moving import Answering, Ask, Parked, reserved, resume
 from ._refusals import lost, refusal_of, refusal_of_begin
 from ._route import Route, watch
 
@@ -70,8 +69,7 @@ class Replica:
         self._block_tokens = int(cache.stats["block_tokens"])
         self._answering: set[Answering] = set()
         self._adopted: dict[int, Answering] = {}
-        self._tickets = itertools.count(1)
-        self._adopting = asyncio.Lock()
+        self._adopting, self._embedding = asyncio.Lock(), asyncio.Lock()
         self._ends = False
         self._peers: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -87,7 +85,7 @@ class Replica:
         answering = None
         try:
             if ask.kind == _abi.QINFER_OPENAI_EMBEDDINGS:
-                yield await asyncio.to_thread(self._embed, ask)
+                yield await self._embeddings(ask)
                 return
             answering = await asyncio.to_thread(Answering, self._engine, ask, Inbox())
             await self._submit(answering)
@@ -105,9 +103,9 @@ class Replica:
     async def follow(self, route: Route, ticket: int) -> AsyncGenerator[Any, None]:
         """The rest of an answer that was handed over to this replica."""
         yield By(self._own)
-        answering = self._adopted.pop(ticket, None)
+        answering = self._adopted.pop(ticket, None) if route.replica == self._own else None
         if answering is None:
-            yield lost("The replica that the request was handed over to does not know it any more")
+            yield lost("The replica that the request was handed over to has ended, or does not know it any more")
             return
         async with contextlib.aclosing(self._pieces(answering)) as pieces:
             async for piece in pieces:
@@ -117,7 +115,7 @@ class Replica:
     async def adopt(self, route: Route, parked: Parked) -> Moved:
         """Goes on with the request, whose text is kept until somebody follows it."""
         answering = await self._resume(parked)
-        ticket = next(self._tickets)
+        ticket = secrets.randbits(64)  # which no other replica has given, and no client guesses
         self._adopted[ticket] = answering
         asyncio.get_running_loop().call_later(_FOLLOWED_S, self._forget, ticket)
         return Moved(self._own, ticket)
@@ -168,6 +166,7 @@ class Replica:
             except Exception:  # noqa: BLE001 - whatever it is, the answer can still be computed here
                 _log.exception("A request was not handed over, and goes on here")
                 answering = await self._resume(parked)
+                answering.may_move = False
 
     async def _resume(self, parked: Parked) -> Answering:
         async with self._adopting:  # so that no two of them hold blocks that the other one waits for
@@ -178,13 +177,21 @@ class Replica:
         if answering is not None:
             answering.jobs.cancel()
 
-    def _embed(self, ask: Ask) -> str:
-        request = ask.read(self._model)
-        answer = Answer(request, ask.name, ask.model, ask.created)
-        with Session(self._model, max_tokens=request.info.longest_prompt, embeddings=True) as session:
+    async def _embeddings(self, ask: Ask) -> str:
+        """In the cache that requests have, once there is room, and those of one request at a time."""
+        request = await asyncio.to_thread(ask.read, self._model)
+        async with self._embedding:
+            reservation = await reserved(self._engine, request.info.longest_prompt, embeddings=True)
+            return await asyncio.to_thread(self._embed, ask, request, reservation)
+
+    def _embed(self, ask: Ask, request: Request, reservation: Reservation) -> str:
+        try:
+            answer = Answer(request, ask.name, ask.model, ask.created)
             for prompt in range(request.info.n_prompts):
-                answer.embed(prompt, session, pooling_of("default"))
-        return answer.read()
+                answer.embed(prompt, reservation.session, pooling_of("default"))
+            return answer.read()
+        finally:
+            reservation.close()
 
     # ---- The end
     def _meet_peers(self) -> None:

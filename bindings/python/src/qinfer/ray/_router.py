@@ -15,6 +15,7 @@ from ray.serve.request_router import PendingRequest, ReplicaID, RequestRouter, R
 
 from ._route import Contents, Route, tell_watchers
 
+_MEANT_S = 5.0  # how long a request waits for the replica that it is for
 _CHOSEN_S = 5.0  # how long a request that was meant for a replica counts as being there before it is
 
 
@@ -39,9 +40,14 @@ class LongestBeginning(RequestRouter):  # type: ignore[misc]  # whose types are 
     ) -> list[list[RunningReplica]]:
         """The best one first; the others take the request where that one takes none."""
         route = _route_of(pending_request)
-        meant = [replica for replica in candidate_replicas if replica.replica_id.unique_id == route.replica]
-        if meant:
-            return [meant]
+        if pending_request is not None:
+            pending_request.routing_context.should_backoff = True  # before it is asked again
+        if route.replica:
+            meant = [replica for replica in candidate_replicas if replica.replica_id.unique_id == route.replica]
+            if meant:
+                return [meant]
+            waits = pending_request is not None and time.time() < pending_request.created_at + _MEANT_S
+            return [] if waits else [[replica] for replica in candidate_replicas]  # any says that it is another one
         now = time.monotonic()
         self._under_way = {key: value for key, value in self._under_way.items() if value[1] > now}
         ours = collections.Counter(where for where, _ in self._under_way.values())
