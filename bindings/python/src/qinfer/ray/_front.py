@@ -62,11 +62,12 @@ class Front:
         return {**about, "max_model_len": self._context}
 
     async def _answer(self, kind: int, prefix: str, request: HttpRequest) -> Response:
-        if int(request.headers.get("content-length", 0)) > _MOST_BYTES:
+        body = await _body_of(request)
+        if body is None:
             return _response(refusal(413, f"The body has more than {_MOST_BYTES} bytes"))
         now = datetime.datetime.now().isoformat(timespec="seconds")
         name = f"{prefix}-{uuid.uuid4().hex}"
-        ask = Ask(kind, await request.body(), new_seed(), now, name, self._name, int(time.time()))
+        ask = Ask(kind, body, new_seed(), now, name, self._name, int(time.time()))
         try:
             route, streams = await asyncio.to_thread(self._read, ask)
         except QinferError as failure:
@@ -127,6 +128,18 @@ class Front:
             yield refusal(500, f"Ray failed: {failure}", "server_error")
         finally:
             stream.cancel()
+
+
+async def _body_of(request: HttpRequest) -> bytes | None:
+    """None: it has too many bytes, whatever its head says of that."""
+    if int(request.headers.get("content-length", 0)) > _MOST_BYTES:
+        return None
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > _MOST_BYTES:
+            return None
+    return bytes(body)
 
 
 async def _events(first: str, pieces: AsyncGenerator[Any, None]) -> AsyncGenerator[str, None]:
