@@ -101,11 +101,13 @@ class Inference:
 
     async def _answer(self, row: dict[str, Any]) -> _Answer:
         tokens, prompt = self._prompt_of(row)
+        if self._context and len(tokens) >= self._context:
+            raise ValueError(f"the prompt has {len(tokens)} tokens, which leaves none of the context of {self._context}")
         engine, answer, texts = self._engine, _Answer(len(tokens), [], []), []
         assert engine is not None
         sampler = {**self._sampler, **({"seed": row["seed"]} if row.get("seed") is not None else {})}
         options: dict[str, Any] = {"stop": self._stop, "logprobs": self._logprobs, **sampler}
-        rest = max(1, self._context - len(tokens)) if self._context else 0
+        rest = self._context - len(tokens) if self._context else 0
         async for piece in engine.stream(tokens, self._max_tokens or rest, **options):
             texts.append(piece.text)
             answer.finish = piece.finish or ""
