@@ -1435,7 +1435,7 @@ QINFER_STATUS qinfer_openai_generation_create(const qinfer_openai_request *reque
  *  becomes what that one was; a hook of the session is shown them. Then it goes on, with the bits that it would have
  *  had there.
  *  QINFER_E_INVALID_ARGUMENT for a session with another beginning, or more tokens than are asked for;
- *  QINFER_E_UNSUPPORTED for a request of log probabilities. The rest is as in qinfer_openai_generation_create. */
+ *  QINFER_E_UNSUPPORTED with log probabilities or mirostat. The rest is as in qinfer_openai_generation_create. */
 QINFER_STATUS qinfer_openai_generation_resume(const qinfer_openai_request *request, size_t choice,
                                               qinfer_session *session, const qinfer_cancel *cancel,
                                               qinfer_generation **out, qinfer_error *err);

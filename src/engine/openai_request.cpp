@@ -132,6 +132,8 @@ Result<std::size_t> OpenAiRequest::set_up_again(std::size_t choice, Session& ses
   QINFER_TRY(check_set_up(choice, session));
   if (request_.logprobs)
     return error(Code::unsupported, "request: log probabilities of tokens that were drawn before are not known");
+  if (request_.sampling.mirostat != 0)
+    return error(Code::unsupported, "request: mirostat's mu after tokens that were drawn before is not known");
   const std::span<const text::TokenId> tokens = prompt(choice / request_.n), there = session.tokens();
   if (there.size() < tokens.size() || !std::equal(tokens.begin(), tokens.end(), there.begin()))
     return error(Code::invalid_argument, "the session's {} tokens do not begin with the prompt's {}", there.size(),

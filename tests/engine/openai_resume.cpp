@@ -241,5 +241,8 @@ TEST_CASE("OpenAI: a session that the choice cannot go on with is refused", "[op
   const OpenAiRequest logprobs =
       request_of(model, QINFER_OPENAI_COMPLETION, {{"prompt", "Once upon a time"}, {"logprobs", 1}});
   refuses(logprobs, QINFER_E_UNSUPPORTED, "log probabilities");
+  const OpenAiRequest mirostat =
+      request_of(model, QINFER_OPENAI_COMPLETION, {{"prompt", "Once upon a time"}, {"mirostat", 2}});
+  refuses(mirostat, QINFER_E_UNSUPPORTED, "mirostat");
   CHECK(out == nullptr);
 }

@@ -3002,7 +3002,7 @@ unsafe extern "C" {
         out: *mut *mut qinfer_generation,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " The generation of a choice that was begun elsewhere, from the same request (bytes, seed, template and date): the\n  session, of qinfer_session_load perhaps, begins with the choice's prompt, and what follows was drawn there. The\n  first steps of qinfer_generation_next give these tokens again, without evaluating anything, so that a new answer\n  becomes what that one was; a hook of the session is shown them. Then it goes on, with the bits that it would have\n  had there.\n  QINFER_E_INVALID_ARGUMENT for a session with another beginning, or more tokens than are asked for;\n  QINFER_E_UNSUPPORTED for a request of log probabilities. The rest is as in qinfer_openai_generation_create."]
+    #[doc = " The generation of a choice that was begun elsewhere, from the same request (bytes, seed, template and date): the\n  session, of qinfer_session_load perhaps, begins with the choice's prompt, and what follows was drawn there. The\n  first steps of qinfer_generation_next give these tokens again, without evaluating anything, so that a new answer\n  becomes what that one was; a hook of the session is shown them. Then it goes on, with the bits that it would have\n  had there.\n  QINFER_E_INVALID_ARGUMENT for a session with another beginning, or more tokens than are asked for;\n  QINFER_E_UNSUPPORTED with log probabilities or mirostat. The rest is as in qinfer_openai_generation_create."]
     pub fn qinfer_openai_generation_resume(
         request: *const qinfer_openai_request,
         choice: usize,

@@ -101,10 +101,10 @@ class Answering:
         self.request = ask.read(engine.model)
         answer = Answer(self.request, ask.name, ask.model, ask.created)
         self.jobs = Jobs(self.request, answer, engine, inbox.put, inbox.end)
-        # Not where log probabilities are asked for, of completions also by 0, which another process does not know of
-        # tokens drawn before.
-        asked = json.loads(ask.body).get("logprobs")
-        self.may_move = asked is None or asked is False
+        # Not where another process would have to know more of tokens drawn before than which they are: log probabilities,
+        # for which completions ask also by 0, and mirostat's mu.
+        fields = json.loads(ask.body)
+        self.may_move = (fields.get("logprobs") is None or fields["logprobs"] is False) and not fields.get("mirostat")
 
     def parked(self) -> Parked:
         """Once its jobs have left."""
