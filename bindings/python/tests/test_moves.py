@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import queue
 import threading
 
 import pytest
@@ -12,6 +13,7 @@ from qinfer._engine import Inbox
 from qinfer.openai._draw import HasLeft
 
 numpy = pytest.importorskip("numpy")
+from qinfer.ray import _moving  # noqa: E402
 from qinfer.ray._moving import Answering, Ask, resume  # noqa: E402
 
 END = {"1273": -100}  # tiny-chat's end token is never drawn
@@ -100,6 +102,115 @@ def test_an_answer_goes_on_in_another_engine(chat_model, case, snapshots):
     assert parts(alone, streams) == parts(moved_text, streams)
 
 
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_choice_at_its_limit_stays_so_when_another_goes_on(chat_model, streams):
+    """The first choice is drawn once the second one has ended, which it did in a step without a token."""
+    fields = {"stream": streams, "n": 2, "max_completion_tokens": 400}
+
+    async def moved():
+        with engine_of(chat_model) as first, engine_of(chat_model) as second:
+            whole, texts = Answering(first, ask_of(fields), Inbox()), []
+            whole.jobs.submit()
+            await read(whole, texts)
+            going, halves = Answering(first, ask_of(fields), Inbox()), []
+            submit, jobs = first.submit, []
+            first.submit = lambda job, **how: jobs.append(job) or (len(jobs) == 2 and submit(job, **how))
+            going.jobs.submit()
+            await until(lambda: 1 in going.jobs.left)
+            begun = first.stats["decode_rows"]
+            submit(jobs[0])
+            await until(lambda: first.stats["decode_rows"] > begun + 5)
+            going.jobs.leave()
+            with pytest.raises(HasLeft):
+                await read(going, halves)
+            parked = going.parked()
+            assert [choice.ended for choice in parked.choices] == [False, True]
+            await read(await resume(second, parked), halves)
+            return "".join(texts), "".join(halves)
+
+    alone, moved_text = asyncio.run(moved())
+    assert parts(alone, streams) == parts(moved_text, streams)
+    if streams:
+        assert [said[-1][1] for said in parts(moved_text, streams).values()] == ["length"] * 2
+
+
+async def left_by(engine, fields, n_tokens=20):
+    """A request that has left its engine, and its answer as it would have been there."""
+    whole, texts = Answering(engine, ask_of(fields), Inbox()), []
+    whole.jobs.submit()
+    await read(whole, texts)
+    going, halves = Answering(engine, ask_of(fields), Inbox()), []
+    begun = engine.stats["decode_rows"]
+    going.jobs.submit()
+    await until(lambda: engine.stats["decode_rows"] > begun + n_tokens)
+    going.jobs.leave()
+    with pytest.raises(HasLeft):
+        await read(going, halves)
+    return going.parked(), "".join(texts), halves
+
+
+def test_snapshots_that_find_no_room_are_evaluated_again(chat_model, monkeypatch):
+    """There is room for one whole context: for each choice in turn, and not for the snapshots of all."""
+    monkeypatch.setattr(_moving, "_ROOM_S", 0.5)
+    blocks = -(-chat_model.info["context_tokens"] // 32)
+
+    async def moved():
+        small = qinfer.KvCache(chat_model, budget_blocks=blocks, block_tokens=32, prefix=True)
+        with engine_of(chat_model) as first, qinfer.AsyncEngine(small) as second:
+            parked, alone, halves = await left_by(first, {"n": 3}, 60)
+            assert all(choice.snapshot is not None for choice in parked.choices)
+            async with asyncio.timeout(60):
+                await read(await resume(second, parked), halves)
+            await until(lambda: second.cache.stats["blocks_used"] == 0 and second.stats["running"] == 0)
+            assert not second._reservations
+            return alone, "".join(halves)
+
+    alone, moved_text = asyncio.run(moved())
+    assert parts(alone, False) == parts(moved_text, False)
+
+
+def test_a_request_that_cannot_go_on_leaves_others_alone(chat_model):
+    """One runs and one may wait, so that the second choice is refused when the first one is submitted."""
+
+    async def moved():
+        cache = qinfer.KvCache(chat_model, budget_bytes=64 << 20, prefix=True)
+        with engine_of(chat_model) as first, qinfer.AsyncEngine(cache, max_running=1, max_waiting=1) as second:
+            parked, _, _ = await left_by(first, {"n": 2})
+            long = {"max_completion_tokens": 900}
+            whole, texts = Answering(first, ask_of(long), Inbox()), []
+            whole.jobs.submit()
+            await read(whole, texts)
+            other, others = Answering(second, ask_of(long), Inbox()), []
+            other.jobs.submit()
+            await until(lambda: second.stats["running"] == 1)
+            choices = [type(choice)(choice.tokens, False, None) for choice in parked.choices]  # no snapshot waits for room
+            with pytest.raises(qinfer.NoMemoryError):
+                await resume(second, type(parked)(parked.ask, parked.given, choices))
+            assert second.stats["running"] == 1
+            await read(other, others)
+            return "".join(texts), "".join(others)
+
+    alone, other = asyncio.run(moved())
+    assert parts(alone, False) == parts(other, False)
+
+
+def test_which_requests_may_move(chat_model):
+    def may_move(kind, **fields):
+        data = json.dumps({"model": "m", **fields}).encode()
+        return Answering(engine, Ask(kind, data, 7, "2026-11-22", "name", "m", 17), Inbox()).may_move
+
+    async def all_of_them():
+        chat = {"messages": [{"role": "user", "content": "x"}]}
+        asked = ({"logprobs": None}, True), ({"logprobs": False}, True), ({"logprobs": True}, False)
+        for fields, expected in ({}, True), ({"mirostat": 2}, False), *asked:
+            assert may_move(_abi.QINFER_OPENAI_CHAT, **chat, **fields) is expected
+        for fields, expected in ({}, True), ({"logprobs": None}, True), ({"logprobs": 0}, False), ({"logprobs": 2}, False):
+            assert may_move(_abi.QINFER_OPENAI_COMPLETION, prompt="x", **fields) is expected
+
+    with qinfer.Engine(chat_model) as engine:
+        asyncio.run(all_of_them())
+
+
 def test_an_answer_keeps_its_schema_when_it_goes_on(chat_model):
     schema = {"type": "object", "properties": {"a": {"type": "string", "maxLength": 60}}, "required": ["a"]}
     form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
@@ -162,3 +273,30 @@ def test_blocks_are_reserved_before_a_session_is_loaded(chat_model):
         second.close()
         with pytest.raises(qinfer.KvFullError):
             engine.reserve(Reservation(engine.cache, 300, lambda error: None))
+
+
+def test_reservations_that_are_given_up_or_whose_step_fails(chat_model, monkeypatch):
+    from qinfer import _engine
+
+    with qinfer.Engine(qinfer.KvCache(chat_model, budget_blocks=8, prefix=True)) as engine:
+        errors = queue.SimpleQueue()
+        first, second, third = (_engine.Reservation(engine.cache, 200, errors.put) for _ in range(3))
+        engine.reserve(first)
+        assert errors.get(timeout=30) is None
+        engine.reserve(second)  # waits
+        second.close()
+        assert not engine._reservations and errors.empty()
+        engine.reserve(third)  # waits
+        call, failure = _engine.call, qinfer.NoMemoryError("QINFER_E_NO_MEMORY", _abi.QINFER_E_NO_MEMORY, "none", 0)
+
+        def fails(function, *arguments):
+            if function is _engine.lib.qinfer_scheduler_step:
+                raise failure
+            return call(function, *arguments)
+
+        monkeypatch.setattr(_engine, "call", fails)
+        assert errors.get(timeout=30) is failure
+        monkeypatch.undo()
+        assert not engine._reservations
+        for reservation in (first, third):
+            reservation.close()
