@@ -1,6 +1,8 @@
 // A choice that goes on in another session: the same answer, wherever it was when it was left.
 #include <nlohmann/json.hpp>
 
+#include <regex>
+
 #include "engine/openai_support.h"
 #include "support/checkpoint_writer.h"
 
@@ -47,6 +49,11 @@ class Seen final : public qi::LogitsHook {
   std::size_t most_;
 };
 
+/// Bytes of an answer without how much of the prompt was cached: from a snapshot all of it is.
+std::string but_for_cached(const std::string& bytes) {
+  return std::regex_replace(bytes, std::regex("\"cached_tokens\":[0-9]+"), "\"cached_tokens\":0");
+}
+
 struct Left {
   std::string bytes;
   std::size_t n_drawn = 0;
@@ -67,7 +74,7 @@ Left answered_in_two(const qi::Model& model, std::int32_t kind, const Json& json
     const DrawnChoice generation = choice_of(request, 0, session);
     REQUIRE_OK(qinfer_openai_answer_begin(answer.get(), 0, generation.get(), &ended, &err));
     left.n_drawn = steps(answer, generation, n_before, ended);
-    left.bytes = take(answer);
+    left.bytes = but_for_cached(take(answer));
     tokens = session.tokens();
     if (snapshot != nullptr) session.save(snapshot);
   }
@@ -81,9 +88,9 @@ Left answered_in_two(const qi::Model& model, std::int32_t kind, const Json& json
   const std::uint64_t evaluated = session.metrics().evals;
   CHECK(steps(answer, generation, left.n_drawn, ended) == left.n_drawn);
   CHECK(session.metrics().evals == evaluated);
-  CHECK(take(answer) == left.bytes);
+  CHECK(but_for_cached(take(answer)) == left.bytes);
   while (ended == 0) step(answer, 0, generation, ended);
-  left.bytes += take(answer);
+  left.bytes += but_for_cached(take(answer));
   return left;
 }
 
@@ -101,7 +108,7 @@ TEST_CASE("OpenAI: an answer that goes on elsewhere has the bytes of one that st
                      {"temperature", temperature},
                      {"stream", streams},
                      {"stop", {"zzzz"}}};
-  const std::string whole = answered(model, QINFER_OPENAI_CHAT, json);
+  const std::string whole = but_for_cached(answered(model, QINFER_OPENAI_CHAT, json));
   for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{33}, std::size_t{1000}}) {
     CHECK(answered_in_two(model, QINFER_OPENAI_CHAT, json, n, snapshot.c_str()).bytes == whole);
     CHECK(answered_in_two(model, QINFER_OPENAI_CHAT, json, n, nullptr).bytes == whole);
