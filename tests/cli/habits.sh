@@ -67,7 +67,12 @@ start() { # COLUMNS ARGUMENTS...
   local columns=$1
   shift
   tmux_here kill-server 2>/dev/null
-  tmux_here new-session -d -s chat -x "$columns" -y 50 "$(printf '%q ' "$qinfer" chat "$@"); echo ended \$?; sleep 600"
+  local try
+  for try in $(seq 50); do  # the server before may still be ending
+    tmux_here new-session -d -s chat -x "$columns" -y 50 \
+      "$(printf '%q ' "$qinfer" chat "$@"); echo ended \$?; sleep 600" 2>/dev/null && break
+    sleep 0.2
+  done
   prompt "the start"
 }
 roles() { python3 -c 'import json,sys; print(*(m["role"][0] for m in json.load(open(sys.argv[1]))["messages"]), sep="")' "$1"; }
