@@ -210,9 +210,13 @@ void link_blob(const fs::path& blob, const fs::path& snapshot, const std::string
   const fs::path target = blob.lexically_relative(link.parent_path());
   fs::create_directories(link.parent_path());
   std::error_code error;
-  if (fs::is_symlink(link, error) && fs::read_symlink(link, error) == target) return;
+  const auto is_there = [&] { return fs::is_symlink(link, error) && fs::read_symlink(link, error) == target; };
+  if (is_there()) return;
   fs::remove(link, error);
-  fs::create_symlink(target, link);
+  std::error_code failed;
+  fs::create_symlink(target, link, failed);
+  // Another pull of the same file may have made it meanwhile.
+  if (failed && !is_there()) throw Failure("cannot write " + link.string() + ": " + failed.message());
 }
 
 }  // namespace
