@@ -15,10 +15,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint32_t kTokensOfBlock = 32;
+constexpr std::uint32_t kArrivalBlock = 32;
 constexpr std::uint32_t kBefore = 16;  // tokens that each of the others draws before the arrival
 constexpr std::uint32_t kRows = 8;     // of a prompt, which the scheduler takes in every step
-constexpr int kSteps = 15;             // that are timed
+constexpr int kTimedSteps = 15;        // that are timed
 
 double seconds_from(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -51,10 +51,10 @@ class Arrival {
   std::uint32_t longest() const { return std::min(args_.prompt + prompt_, model_.info().context_tokens); }
 
   qi::KvCache cache_of(std::int32_t kv_type) const {
-    const auto blocks = [](std::uint32_t tokens) { return (tokens + kTokensOfBlock) / kTokensOfBlock + 1; };
+    const auto blocks = [](std::uint32_t tokens) { return (tokens + kArrivalBlock) / kArrivalBlock + 1; };
     auto options = qi::options<qinfer_kv_cache_options>();
     options.kv_type = kv_type;
-    options.block_tokens = kTokensOfBlock;
+    options.block_tokens = kArrivalBlock;
     options.budget_blocks = args_.n * blocks(longest()) + blocks(prompt_);
     return qi::KvCache(model_, options);
   }
@@ -86,7 +86,7 @@ class Arrival {
     batch.push_back(newcomer.get());
     const std::vector<qinfer_token> tokens = random_tokens(prompt_, model_.info().n_vocab, args_.n);
     std::vector<double> steps;
-    for (int i = 0; i < kSteps; ++i) {
+    for (int i = 0; i < kTimedSteps; ++i) {
       newcomer->truncate(prompt_ - kRows);
       newcomer->append(tokens.data() + prompt_ - kRows, kRows);
       for (const auto& other : others) other->sample();

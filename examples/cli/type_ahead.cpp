@@ -12,11 +12,11 @@ namespace cli {
 namespace {
 
 /// Those that end or stop the program: the terminal is then to be as it was before.
-constexpr int kSignals[] = {SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
+constexpr int kTypeAheadSignals[] = {SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
 
 // For the handler, which only reads them.
 termios mode_before, mode_quiet;
-struct sigaction actions_before[std::size(kSignals)];
+struct sigaction actions_before[std::size(kTypeAheadSignals)];
 
 extern "C" void leave_terminal(int number) {
   tcsetattr(STDIN_FILENO, TCSANOW, &mode_before);
@@ -42,14 +42,16 @@ TypeAhead::TypeAhead() {
   struct sigaction action {};
   action.sa_handler = leave_terminal;
   action.sa_flags = SA_RESTART;
-  for (std::size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &action, &actions_before[i]);
+  for (std::size_t i = 0; i < std::size(kTypeAheadSignals); ++i)
+    sigaction(kTypeAheadSignals[i], &action, &actions_before[i]);
   held_ = tcsetattr(STDIN_FILENO, TCSANOW, &mode_quiet) == 0;
 }
 
 TypeAhead::~TypeAhead() {
   if (!held_) return;
   tcsetattr(STDIN_FILENO, TCSANOW, &mode_before);
-  for (std::size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &actions_before[i], nullptr);
+  for (std::size_t i = 0; i < std::size(kTypeAheadSignals); ++i)
+    sigaction(kTypeAheadSignals[i], &actions_before[i], nullptr);
 }
 
 }  // namespace cli
