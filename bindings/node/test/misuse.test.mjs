@@ -66,9 +66,12 @@ const isBigger = (value) => typeof value === 'bigint' && value >= 0n && value < 
 const isBias = (value) => isPlain(value) || Array.isArray(value) || ArrayBuffer.isView(value) || value instanceof Map;
 const isHook = (value) => isFunction(value) || value === null;
 
+const isTexts = (value) => isString(value) || (Array.isArray(value) && value.every(isString));
+
 /** Arguments of each type. */
 const fitting = {
   string: isString,
+  'string | readonly string[]': isTexts,
   'string | URL': isString,
   'number | bigint': (value) => isInteger(0, Number.MAX_SAFE_INTEGER)(value) || isBigger(value),
   'string | null': (value) => isString(value) || value === null,
@@ -102,7 +105,7 @@ const fittingOptions = {
   number: isInteger(0, 2 ** 32 - 1),
   'number | bigint': fitting['number | bigint'],
   string: isString,
-  'string | readonly string[]': (value) => isString(value) || (Array.isArray(value) && value.every(isString)),
+  'string | readonly string[]': isTexts,
   AbortSignal: (value) => value instanceof AbortSignal,
   Cancel: (value) => value instanceof Cancel,
   Runtime: (value) => value instanceof Runtime,
@@ -112,7 +115,11 @@ const fittingOptions = {
   'Record<string, unknown>': isPlain,
   'Message[]': isMessages,
 };
-const floats = ['temperature', 'topP', 'minP', 'repeatPenalty', 'frequencyPenalty', 'presencePenalty'];
+const floats = [
+  'temperature', 'topP', 'minP', 'repeatPenalty', 'frequencyPenalty', 'presencePenalty', 'typicalP', 'topNSigma',
+  'dynatempRange', 'dynatempExponent', 'xtcProbability', 'xtcThreshold', 'dryMultiplier', 'dryBase', 'mirostatTau',
+  'mirostatEta',
+];
 
 function optionFits(name, type, value) {
   if (isNullish(value)) return true;
