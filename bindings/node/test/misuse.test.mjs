@@ -116,8 +116,21 @@ const fittingOptions = {
   'Message[]': isMessages,
 };
 const floats = [
-  'temperature', 'topP', 'minP', 'repeatPenalty', 'frequencyPenalty', 'presencePenalty', 'typicalP', 'topNSigma',
-  'dynatempRange', 'dynatempExponent', 'xtcProbability', 'xtcThreshold', 'dryMultiplier', 'dryBase', 'mirostatTau',
+  'temperature',
+  'topP',
+  'minP',
+  'repeatPenalty',
+  'frequencyPenalty',
+  'presencePenalty',
+  'typicalP',
+  'topNSigma',
+  'dynatempRange',
+  'dynatempExponent',
+  'xtcProbability',
+  'xtcThreshold',
+  'dryMultiplier',
+  'dryBase',
+  'mirostatTau',
   'mirostatEta',
 ];
 
