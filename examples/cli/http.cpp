@@ -32,12 +32,12 @@ struct Transfer {
   const Http::OnBody* on_body;
   CURL* curl;
   std::exception_ptr thrown;  // by on_body: no exception may pass through libcurl
-  std::size_t skipped = 0;    // bytes of a body that nobody wants
+  std::size_t skipped = 0;    // bytes that were read of a body that is of no use
   std::chrono::steady_clock::time_point skips_since;
   bool skipped_enough = false;
 };
 
-/// Reads a short body that nobody wants to its end, after which the connection can be used again. False: it is long, or
+/// Reads a short body that is of no use to its end, after which the connection can be used again. False: it is long, or
 /// comes slowly.
 bool skip_body(Transfer& transfer, std::size_t size) {
   constexpr std::size_t kMaxBytes = std::size_t{16} << 10;

@@ -65,7 +65,7 @@ TEST_CASE("prefixes are found in their own space alone", "[kv]") {
       CHECK(cache.find(prompt, space) == 192);
       const std::vector<qi::Token> beginning(prompt.begin(), prompt.begin() + 100);
       const std::size_t known = cache.find(beginning, space);
-      CHECK(known == 96);  // the window's blocks, which nobody holds any more, are still there
+      CHECK(known == 96);  // of the window's layers, too: blocks that no session holds stay until they are evicted
       qi::Session shorter = session_of(cache, space);
       std::vector<float> any;
       CHECK(cached(shorter, beginning, any) == known);
