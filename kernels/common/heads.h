@@ -41,8 +41,8 @@ inline bool is_turned(const QkvArgs& args, HeadKind kind) { return kind != HeadK
 
 /// What queries at a position are multiplied by.
 inline float query_scale(const QkvArgs& args, std::uint32_t position) {
-  const double steps = position / args.rules.query_scale_tokens;
-  return static_cast<float>(1 + static_cast<double>(args.rules.query_scaling) * std::log1p(steps));
+  const std::uint32_t steps = position / args.rules.query_scale_tokens;
+  return static_cast<float>(1 + static_cast<double>(args.rules.query_scaling) * std::log1p(static_cast<double>(steps)));
 }
 
 /// Those of the RMSNorm of each head; null: none.
