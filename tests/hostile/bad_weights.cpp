@@ -456,10 +456,17 @@ TEST_CASE("weights beyond 65504 are packed with a power of two and give the same
 }
 
 TEST_CASE("matrices of tiny weights are packed with a power of two and give the same answers", "[bad]") {
-  const char* target = GENERATE("avx2", "avx512");
-  SKIP_UNLESS_CPU_HAS(usable_targets(true).front() == "avx512", "AVX-512");
-  CHECK(logits_beyond_f16(target, 0, -20) == logits_beyond_f16(target, QINFER_RUNTIME_EXACT, -20));
-  CHECK(logits_beyond_f16(target, 0, -90) == logits_beyond_f16(target, QINFER_RUNTIME_EXACT, -90));
+  std::vector<std::string> targets = usable_targets();
+  std::erase_if(targets, [](const std::string& name) { return name != "avx2" && name != "avx512"; });
+  SKIP_UNLESS_CPU_HAS(!targets.empty(), "AVX2");
+  for (const std::string& target : targets) {
+    INFO(target);
+    for (const int exponent : {-20, -90}) {
+      INFO("2^" << exponent);
+      CHECK(logits_beyond_f16(target.c_str(), 0, exponent) ==
+            logits_beyond_f16(target.c_str(), QINFER_RUNTIME_EXACT, exponent));
+    }
+  }
 }
 
 TEST_CASE("values that the cache's type does not hold are named, with the types that do", "[bad]") {

@@ -52,6 +52,7 @@ class Listener : public ListenerBase {
 CATCH_REGISTER_LISTENER(Listener)
 
 void qinfer::test::skip(Missing missing, std::string_view reason) {
+  if (run.skipping) return;  // with each value of a generator, say: one line for a test case
   run.skipping = true;
   const char* kind = missing == Missing::cpu ? "CPU" : missing == Missing::data ? "data" : "machine";
   std::cout << "skipped: " << kind << ": " << reason << std::endl;
