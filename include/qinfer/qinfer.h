@@ -1385,6 +1385,7 @@ typedef struct qinfer_openai_options {
 /** Reads a request. What is not honoured is refused by name, and fields that ask for nothing that changes the answer,
  *  such as "user", are named in qinfer_openai_info.unused. Beyond OpenAI's fields: top_k, min_p, repetition_penalty,
  *  chat_template_kwargs (variables of the template), max_reasoning_tokens, and reasoning (false: none is looked for).
+ *  A schema with "strict": true is closed: its objects have no properties that it does not name.
  *  With a schema reasoning has half of max_completion_tokens, unless max_reasoning_tokens says otherwise. Where
  *  "tool_choice" asks for a call ("required", or the name of a function) the schema is that of one call.
  *

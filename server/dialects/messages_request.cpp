@@ -162,7 +162,8 @@ Json tool_of_fields(Fields& tool, const std::string& name) {
   const Json& schema = tool.need("input_schema", "a JSON schema");
   if (!schema.is_object()) refuse_value(name + ".input_schema", schema, "a JSON schema");
   check_cache_control(tool);
-  tool.pass_over({"strict", "eager_input_streaming"});
+  const auto strict = tool.boolean("strict");
+  tool.pass_over({"eager_input_streaming"});
   if (tool.boolean("defer_loading").value_or(false))
     refuse_request("\"" + name + ".defer_loading\" is not supported: all tools are offered");
   const Json* callers = tool.list("allowed_callers");
@@ -170,7 +171,9 @@ Json tool_of_fields(Fields& tool, const std::string& name) {
     refuse_request("\"" + name + ".allowed_callers\" is not supported: expected [\"direct\"]");
   tool.refuse("input_examples", "put them into the description");
   tool.check_all_known();
-  return tool_of(tool_name, description, &schema);
+  Json made = tool_of(tool_name, description, &schema);
+  if (strict) made["function"]["strict"] = *strict;
+  return made;
 }
 
 void add_tools(Fields& fields, Json& chat) {

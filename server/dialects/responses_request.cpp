@@ -136,12 +136,13 @@ void add_tools(Fields& fields, Json& chat, Json& shown) {
     const Json* parameters = tool.find("parameters");
     if (parameters != nullptr && !parameters->is_object())
       refuse_value(at("tools", i) + ".parameters", *parameters, "a JSON schema");
-    tool.boolean("strict");
+    const auto strict = tool.boolean("strict");
     if (tool.boolean("defer_loading").value_or(false))
       refuse_request("\"" + at("tools", i) + ".defer_loading\" is not supported: all tools are offered");
     tool.pass_over({"output_schema"});
     tool.check_all_known();
     made.push_back(tool_of(name, description, parameters));
+    if (strict) made.back()["function"]["strict"] = *strict;
     for (const char* key : {"parameters", "strict"})  // which each tool of a response has
       if (!shown["tools"][i].contains(key)) shown["tools"][i][key] = nullptr;
   }
@@ -175,7 +176,7 @@ void add_format(const Json& given, Json& chat) {
   if (type == "json_schema") {
     Json named = {{"name", format.need_text("name")}, {"schema", format.need("schema", "a JSON schema")}};
     format.text("description");
-    format.boolean("strict");
+    if (const auto strict = format.boolean("strict"); strict) named["strict"] = *strict;
     chat["response_format"] = {{"type", type}, {"json_schema", std::move(named)}};
   } else if (type == "json_object") {
     chat["response_format"] = {{"type", type}};

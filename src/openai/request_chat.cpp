@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "formats/json_writer.h"
+#include "openai/closed_schema.h"
 #include "openai/request_fields.h"
 
 namespace qinfer::openai {
@@ -88,6 +89,9 @@ Status check_tools(const Json& tools) {
     const Json* parameters = formats::find_field(*function, "parameters");
     if (parameters != nullptr && !parameters->is_object())
       return wrong_value(where + ".function.parameters", *parameters, "a JSON schema");
+    const Json* strict = formats::find_field(*function, "strict");
+    if (strict != nullptr && !strict->is_boolean())
+      return wrong_value(where + ".function.strict", *strict, "true or false");
   }
   return Status();
 }
@@ -152,10 +156,15 @@ Status read_response_format(Fields& fields, Request& request) {
     if (!schema->is_object() && !schema->is_boolean())
       return wrong_value("response_format.json_schema.schema", *schema, "a JSON schema");
     QINFER_TRY(check_texts(*named, {"name", "description"}, "response_format.json_schema"));
-    const Json* strict = formats::find_field(*named, "strict");  // all schemas are enforced
+    const Json* strict = formats::find_field(*named, "strict");
     if (strict != nullptr && !strict->is_boolean())
       return wrong_value("response_format.json_schema.strict", *strict, "true or false");
-    request.schema = json_text(*schema);
+    formats::JsonWriter writer(request.schema);
+    if (strict != nullptr && strict->boolean()) {
+      write_closed_schema(*schema, writer);
+    } else {
+      writer.raw(json_text(*schema));
+    }
   } else {
     return wrong_value("response_format", *format, "an object of type \"text\", \"json_object\" or \"json_schema\"");
   }
@@ -277,7 +286,10 @@ Status read_chat(Fields& fields, Request& request) {
   formats::JsonWriter writer(request.conversation);
   writer.begin_object();
   writer.key("messages").raw(json_text(*messages));
-  if (request.offers_tools) writer.key("tools").raw(json_text(*tools));
+  if (request.offers_tools) {
+    writer.key("tools");
+    write_tools(*tools, writer);
+  }
   QINFER_TRY(write_variables(fields, request, writer));
   writer.end_object();
   return refuse_others(fields, request);

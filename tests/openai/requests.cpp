@@ -140,6 +140,41 @@ TEST_CASE("openai request: tools, schemas and seeds", "[openai]") {
   CHECK(read(Kind::chat, chat(R"("seed": 0, "stop": "x")")).sampling.seed == 0U);
 }
 
+TEST_CASE("openai request: strict schemas are closed where they say nothing", "[openai]") {
+  const auto closed = [](const std::string& schema) {
+    return read(Kind::chat, chat(R"("response_format": {"type": "json_schema", "json_schema": {"name": "n",
+      "strict": true, "schema": )" +
+                                 schema + "}}"))
+        .schema;
+  };
+  const std::string close = R"(,"additionalProperties":false})", a = R"("properties":{"a":{"type":"integer"}})";
+  CHECK(closed(R"({"type":"object"})") == R"({"type":"object")" + close);
+  CHECK(closed(R"({"type":["null","object"]})") == R"({"type":["null","object"])" + close);
+  CHECK(closed("{" + a + "}") == "{" + a + close);
+  CHECK(closed(R"({"$defs":{"x":{)" + a + R"(}},"items":{)" + a + R"(},"prefixItems":[{)" + a + "}]}") ==
+        R"({"$defs":{"x":{)" + a + close + R"(},"items":{)" + a + close + R"(,"prefixItems":[{)" + a + close + "]}");
+  CHECK(closed(R"({"anyOf":[{)" + a + R"(},{"type":"null"}]})") ==
+        R"({"anyOf":[{)" + a + close + R"(,{"type":"null"}]})");
+  // A property may be called as a keyword is.
+  CHECK(closed(R"({"properties":{"properties":{"type":"object"}}})") ==
+        R"({"properties":{"properties":{"type":"object")" + close + "}" + close);
+  for (const char* open :
+       {R"({"type":"object","additionalProperties":true})", R"({"enum":[{"type":"object"}]})", R"({"$ref":"#"})",
+        R"({"not":{"type":"object"}})", R"({"if":{"type":"object"},"then":{"type":"object"}})",
+        R"({"type":"object","allOf":[{"type":"object"}]})", R"({"type":"object","anyOf":[{"type":"object"}]})",
+        R"({"const":{"properties":{}}})", "true", R"({"type":"string"})"})
+    CHECK(closed(open) == open);
+
+  const auto tool = [](const std::string& strict, const std::string& parameters) {
+    return R"({"type":"function","function":{"name":"f",)" + strict + R"("parameters":)" + parameters + "}}";
+  };
+  const std::string open = R"({"type":"object"})", shut = R"({"type":"object")" + close, yes = R"("strict":true,)",
+                    no = R"("strict":false,)";
+  CHECK(read(Kind::chat, chat(R"("tools": [)" + tool(yes, open) + "," + tool(no, open) + "," + tool("", open) + "]"))
+            .conversation == R"({"messages":[{"role":"user","content":"Hi"}],"tools":[)" + tool("", shut) + "," +
+                                 tool("", open) + "," + tool("", open) + "]}");
+}
+
 TEST_CASE("openai request: prompts of completions and embeddings", "[openai]") {
   const Request text = read(Kind::completion, R"({"prompt": "a", "echo": true, "logprobs": 2, "best_of": 1})");
   REQUIRE(text.prompts.size() == 1);
@@ -194,6 +229,8 @@ TEST_CASE("openai request: what is wrong is named", "[openai][bad]") {
         R"("response_format.json_schema.name" is 1, expected a text)");
   wrong(R"("response_format": {"type": "json_schema", "json_schema": {"strict": 1, "schema": {}}})",
         R"("response_format.json_schema.strict" is 1, expected true or false)");
+  wrong(R"("tools": [{"type": "function", "function": {"name": "f", "strict": "yes"}}])",
+        R"("tools[0].function.strict" is "yes", expected true or false)");
   wrong(R"("verbosity": "loud")", R"("verbosity" is "loud", expected one of "low" "medium" "high")");
   wrong(R"("reasoning_effort": "some")",
         R"("reasoning_effort" is "some", expected one of "none" "minimal" "low" "medium" "high" "xhigh" "max")");

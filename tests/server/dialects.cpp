@@ -200,3 +200,23 @@ TEST_CASE("dialects: refusals have the dialect's types", "[server]") {
   CHECK(server::dialect_of("/v1/messages/count_tokens")->counted(7) == R"({"input_tokens":7})");
   CHECK(server::dialect_of("/v1/chat/completions") == nullptr);
 }
+
+TEST_CASE("dialects: what is strict stays so", "[server]") {
+  const Json schema = {{"type", "object"}};
+  Json response = {{"model", "m"}, {"input", "Hello!"}, {"tool_choice", "none"}};
+  response["tools"] = Json::array({{{"type", "function"}, {"name", "f"}, {"parameters", schema}, {"strict", true}},
+                                   {{"type", "function"}, {"name", "g"}, {"parameters", schema}}});
+  response["text"]["format"] = {{"type", "json_schema"}, {"name", "n"}, {"schema", schema}, {"strict", true}};
+  const Json chat = Json::parse(server::dialect_of(kResponses)->request(response.dump()));
+  CHECK(chat["response_format"]["json_schema"]["strict"] == true);
+  CHECK(chat["tools"][0]["function"]["strict"] == true);
+  CHECK_FALSE(chat["tools"][1]["function"].contains("strict"));
+
+  Json message = {{"model", "m"}, {"max_tokens", 9}};
+  message["messages"] = Json::array({{{"role", "user"}, {"content", "Hello!"}}});
+  message["tools"] = Json::array({{{"name", "f"}, {"input_schema", schema}, {"strict", true}}});
+  const Json asked = Json::parse(server::dialect_of(kMessages)->request(message.dump()));
+  CHECK(asked["tools"][0]["function"]["strict"] == true);
+  message["tools"][0]["strict"] = 1;
+  CHECK_THROWS_AS(server::dialect_of(kMessages)->request(message.dump()), Refusal);
+}

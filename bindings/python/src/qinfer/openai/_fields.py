@@ -9,7 +9,6 @@ from typing import Any, Literal, TypedDict, TypeVar
 from .. import _abi
 from .._errors import UnsupportedError
 from .._options import Pooling
-from ._strict import with_strict
 
 Messages = Iterable[Mapping[str, Any]]
 ModelName = str | os.PathLike[str]
@@ -152,7 +151,7 @@ class Fields:
         for name in ("messages", "tools"):
             if body.get(name) is not None and not isinstance(body[name], (str, Mapping)):
                 body[name] = list(body[name])
-        self.body = with_strict(body)
+        self.body = body
 
 
 def seconds(timeout: Any) -> float | None:

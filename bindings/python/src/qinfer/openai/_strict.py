@@ -1,4 +1,5 @@
-"""Schemas that are closed, as the service wants them where "strict" is set, and classes that schemas come from."""
+"""Schemas of classes, closed as the service wants them where "strict" is set. (Those that a request states itself are
+closed by the library.)"""
 
 from __future__ import annotations
 
@@ -36,25 +37,6 @@ def closed(schema: Any, *, requires_all: bool = False) -> Any:
         if requires_all and isinstance(out.get("properties"), Mapping):
             out["required"] = list(out["properties"])
     return out
-
-
-def with_strict(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a request in which schemas with "strict": true are closed."""
-    wanted = fields.get("response_format")
-    named = wanted.get("json_schema") if isinstance(wanted, Mapping) else None
-    if isinstance(wanted, Mapping) and isinstance(named, Mapping) and named.get("strict") is True and "schema" in named:
-        fields["response_format"] = {**wanted, "json_schema": {**named, "schema": closed(named["schema"])}}
-    tools = fields.get("tools")
-    if isinstance(tools, (list, tuple)):
-        fields["tools"] = [_strict_tool(tool) for tool in tools]
-    return fields
-
-
-def _strict_tool(tool: Any) -> Any:
-    function = tool.get("function") if isinstance(tool, Mapping) else None
-    if not isinstance(function, Mapping) or function.get("strict") is not True or "parameters" not in function:
-        return tool
-    return {**tool, "function": {**function, "parameters": closed(function["parameters"])}}
 
 
 def schema_of(kind: Any) -> dict[str, Any]:
