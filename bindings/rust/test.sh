@@ -60,8 +60,8 @@ RUSTDOCFLAGS='-D warnings' run cargo doc --locked --quiet --no-deps --package qi
 run cargo test --locked --quiet --package qinfer --package qinfer-sys $features
 run "$here/uncalled.sh" $features
 
-# The programs, where the README runs them.
-cd "$root"
+# The programs, in a folder without models.
+cd "$work"
 program() {
   cargo run --locked --quiet --manifest-path "$here/Cargo.toml" --package qinfer $features --example "$@"
 }
@@ -82,7 +82,7 @@ One sunny day"*) echo "== users: two are answered" ;;
     exit 1
     ;;
 esac
-said=$(program story -- examples/models/tiny-stories)
+said=$(program story -- "$root/examples/models/tiny-stories")
 case $said in
   "Once upon a time"*" tokens, "*) echo "== story: tells one" ;;
   *)

@@ -1,9 +1,18 @@
-//! The lines that the README quotes: a story, piece by piece. Run it at the top of the checkout.
+//! The lines that the README quotes: a story, piece by piece.
+//!
+//!     cargo run --example quickstart [-- MODEL]
 
 use qinfer::{GenerateOptions, LoadOptions, Model, Session};
 
+/// A model, unless the command line names one.
+const MODEL: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../../examples/models/tiny-stories"
+);
+
 fn main() -> Result<(), qinfer::Error> {
-    let model = Model::load("examples/models/tiny-stories", LoadOptions::default())?;
+    let path = std::env::args().nth(1).unwrap_or(MODEL.into());
+    let model = Model::load(path, LoadOptions::default())?;
     let mut session = Session::for_model(&model)?;
     session.append_text("Once upon a time")?;
     let options = GenerateOptions {

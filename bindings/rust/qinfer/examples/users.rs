@@ -1,8 +1,16 @@
 //! Several users of one model: each thread submits its prompt, and the engine evaluates all of them as one batch.
+//!
+//!     cargo run --example users [-- MODEL]
 
 use qinfer::{
     Engine, Error, GenerateOptions, KvCache, KvCacheOptions, LoadOptions, Model, Session,
 };
+
+/// A model, unless the command line names one.
+const MODEL: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../../examples/models/tiny-stories"
+);
 
 fn ask(engine: &Engine, cache: &KvCache, prompt: &str) -> Result<String, Error> {
     let mut session = Session::new(cache, &Default::default())?;
@@ -20,7 +28,8 @@ fn ask(engine: &Engine, cache: &KvCache, prompt: &str) -> Result<String, Error> 
 }
 
 fn main() -> Result<(), Error> {
-    let model = Model::load("examples/models/tiny-stories", LoadOptions::default())?;
+    let path = std::env::args().nth(1).unwrap_or(MODEL.into());
+    let model = Model::load(path, LoadOptions::default())?;
     let room = KvCacheOptions {
         budget_blocks: 64,
         ..Default::default()
