@@ -1,6 +1,8 @@
 //! The C ABI of qinfer as qinfer.h declares it. `bindings.rs` is made out of the header by `generate.sh` and checked
 //! against it by the tests; the crate `qinfer` is the safe interface.
 //!
+//! With the feature `grammar` also what qinfer_grammar.h declares, out of `grammar.rs`.
+//!
 //! Each struct implements `Default`: all zero, as the header wants what is not set. `struct_size` is the caller's to
 //! set; [`sized`] does.
 #![no_std]
@@ -8,6 +10,11 @@
 mod bindings;
 
 pub use bindings::*;
+
+#[cfg(feature = "grammar")]
+mod grammar;
+#[cfg(feature = "grammar")]
+pub use grammar::*;
 
 /// A struct of the C ABI that begins with its size.
 ///
@@ -30,6 +37,11 @@ struct_size! {
     qinfer_logits_hook qinfer_token_info qinfer_generate_options qinfer_generate_result qinfer_metrics
     qinfer_session_memory qinfer_session_info qinfer_scheduler_options qinfer_request_options qinfer_event
     qinfer_scheduler_stats
+}
+
+#[cfg(feature = "grammar")]
+struct_size! {
+    qinfer_grammar_vocab_options qinfer_grammar_options qinfer_grammar_info qinfer_grammar_matcher_info
 }
 
 /// A struct with its size set, and everything else zero.

@@ -1,5 +1,6 @@
-//! The declarations against the header: by name against its text, and by value, layout and type through the C
-//! compiler. The offsets in bindings.rs are those of this crate's structs, because it asserts each with offset_of!.
+//! The declarations against the headers: by name against their text, and by value, layout and type through the C
+//! compiler. The offsets in bindings.rs and grammar.rs are those of this crate's structs, because they assert each with
+//! offset_of!.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -7,15 +8,23 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const BINDINGS: &str = include_str!("../src/bindings.rs");
+/// Of the headers, in the order of HEADERS; what qinfer_grammar.h declares is there without the feature `grammar`, too.
+const BINDINGS: &str = concat!(
+    include_str!("../src/bindings.rs"),
+    include_str!("../src/grammar.rs")
+);
+const HEADERS: [&str; 2] = ["qinfer/qinfer.h", "qinfer/qinfer_grammar.h"];
 
 fn include_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../include")
 }
 
-/// The header without comments and directives, but with the names that #define gives numbers.
-fn header() -> String {
-    let text = std::fs::read_to_string(include_folder().join("qinfer/qinfer.h")).unwrap();
+/// The headers without comments and directives, but with the names that #define gives numbers.
+fn headers() -> String {
+    let text: String = HEADERS
+        .iter()
+        .map(|name| std::fs::read_to_string(include_folder().join(name)).unwrap())
+        .collect();
     let mut code = String::new();
     let mut rest = text.as_str();
     while let Some((before, after)) = rest.split_once("/*") {
@@ -42,8 +51,8 @@ fn declared<'a>(keyword: &'a str, ends: &'a [char]) -> impl Iterator<Item = &'a 
 }
 
 #[test]
-fn every_function_of_the_header_is_declared() {
-    let code = header();
+fn every_function_of_the_headers_is_declared() {
+    let code = headers();
     let in_header: BTreeSet<&str> = code
         .split("\nQINFER_")
         .filter(|text| text.starts_with("API ") || text.starts_with("STATUS "))
@@ -55,12 +64,13 @@ fn every_function_of_the_header_is_declared() {
         .collect();
     let here: BTreeSet<&str> = declared("pub fn ", &['(']).collect();
     assert!(in_header.len() > 80 && in_header.contains("qinfer_runtime_get_metrics"));
+    assert!(in_header.contains("qinfer_grammar_matcher_error"));
     assert_eq!(in_header, here);
 }
 
 #[test]
-fn every_constant_and_struct_of_the_header_is_declared() {
-    let code = header();
+fn every_constant_and_struct_of_the_headers_is_declared() {
+    let code = headers();
     let constants: BTreeSet<&str> = words(&code)
         .filter(|word| word.starts_with("QINFER_"))
         .filter(|word| !["QINFER_API", "QINFER_STATUS"].contains(word))
@@ -139,9 +149,12 @@ fn signature(function: &str) -> (String, String) {
     )
 }
 
-/// A C program that compiles only if the bindings say what the header says.
+/// A C program that compiles only if the bindings say what the headers say.
 fn program() -> String {
-    let mut c = String::from("#include <qinfer/qinfer.h>\n");
+    let mut c: String = HEADERS
+        .iter()
+        .map(|name| format!("#include <{name}>\n"))
+        .collect();
     for line in BINDINGS
         .lines()
         .filter_map(|line| line.strip_prefix("pub const "))
@@ -249,6 +262,16 @@ fn the_library_that_is_linked_is_the_one_of_the_header() {
     // SAFETY: no arguments.
     let version = unsafe { qinfer_sys::qinfer_version() };
     assert!(version >= qinfer_sys::QINFER_VERSION, "{version}");
+}
+
+#[cfg(feature = "grammar")]
+#[test]
+fn the_library_of_grammars_is_the_one_of_the_header() {
+    // SAFETY: no arguments.
+    let version = unsafe { qinfer_sys::qinfer_grammar_version() };
+    assert!(version >= qinfer_sys::QINFER_VERSION, "{version}");
+    let options: qinfer_sys::qinfer_grammar_options = qinfer_sys::sized();
+    assert_eq!(options.struct_size as usize, size_of_val(&options));
 }
 
 #[test]

@@ -44,6 +44,10 @@ pub struct Chat {
     pub no_reasoning: bool,
     /// Ends a reply.
     pub cancel: Option<Cancel>,
+    /// What the content of each reply fulfils, from its beginning to its end. It takes the place of a hook that the
+    /// session has.
+    #[cfg(feature = "grammar")]
+    pub grammar: Option<crate::Grammar>,
     session: Session,
     generated: Option<Generated>,
 }
@@ -112,6 +116,8 @@ impl Chat {
             max_reasoning_tokens: 0,
             no_reasoning: false,
             cancel: None,
+            #[cfg(feature = "grammar")]
+            grammar: None,
             session,
             generated: None,
         }
@@ -244,7 +250,12 @@ impl Chat {
             ..Default::default()
         };
         self.generated = None;
-        Ok(Turn { reply, generate })
+        Ok(Turn {
+            reply,
+            generate,
+            #[cfg(feature = "grammar")]
+            grammar: self.grammar.clone(),
+        })
     }
 }
 
@@ -252,6 +263,8 @@ impl Chat {
 struct Turn {
     reply: Reply,
     generate: GenerateOptions,
+    #[cfg(feature = "grammar")]
+    grammar: Option<crate::Grammar>,
 }
 
 /// One that has come, as far as it came; without a message where nothing did.
@@ -286,6 +299,8 @@ impl Turn {
         session: &mut Session,
         put: &mut dyn FnMut(Option<Part>) -> ControlFlow<()>,
     ) -> Result<Done, Error> {
+        #[cfg(feature = "grammar")]
+        let mut session = crate::grammar::Fulfilling::begin(session, self.grammar.as_ref())?;
         let mut broken_off = false;
         let mut received = false;
         let generated = session.generate_with_reply(&self.generate, &mut self.reply, |piece| {

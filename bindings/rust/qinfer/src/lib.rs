@@ -16,14 +16,18 @@
 //! # Ok::<(), qinfer::Error>(())
 //! ```
 //!
+//! With the feature `grammar`, which links libqinfer_grammar, `Session::set_grammar` has what is drawn fulfil a `Grammar`:
+//! a JSON schema, a regular expression or a Lark grammar.
+//!
 //! # Rules
 //! * Every failure is an [`Error`] with the library's status, message and detail. A path or name with a NUL byte is
 //!   [`Status::InvalidArgument`].
 //! * Options are plain structs of which all members have defaults. Later versions add members: end with
 //!   `..Default::default()`.
-//! * [`Runtime`], [`Model`], [`KvCache`], [`KvStore`], [`Engine`] and [`Cancel`] are for all threads, and cloning one
-//!   gives another handle to the same object. A [`Session`], [`Job`], [`Detokenizer`], [`Reply`] or [`Chat`] may move between threads,
-//!   and is used by one at a time. Each object keeps what it needs: they are dropped in any order.
+//! * [`Runtime`], [`Model`], [`KvCache`], [`KvStore`], [`Engine`] and [`Cancel`], `Vocabulary` and `Grammar` are for all
+//!   threads, and cloning one gives another handle to the same object. A [`Session`], [`Job`], [`Detokenizer`], [`Reply`]
+//!   or [`Chat`] may move between threads, and is used by one at a time. Each object keeps what it needs: they are dropped
+//!   in any order.
 //! * Callbacks run on the thread of the call that makes them. What one panics with comes out of that call; the
 //!   objects involved stay usable. Hooks of sessions that an [`Engine`] has run on its thread, and what one panics with
 //!   comes out of its [`Job`]. What panics while an object is dropped (a file that is closed, a hook that is
@@ -39,6 +43,8 @@ mod engine_thread;
 mod error;
 mod files;
 mod generate;
+#[cfg(feature = "grammar")]
+mod grammar;
 mod handle;
 mod hook;
 mod info;
@@ -66,6 +72,11 @@ pub use engine_options::{EngineOptions, EngineStats, RequestOptions};
 pub use error::{Error, Status};
 pub use files::{File, FileMode, Files};
 pub use generate::{Finish, GenerateOptions, Generated, Logprobs, Piece};
+#[cfg(feature = "grammar")]
+pub use grammar::{
+    grammar_version_number, Grammar, GrammarKind, GrammarOptions, Matcher, MatcherState, TokenMask,
+    Vocabulary,
+};
 pub use hook::LogitsHook;
 pub use info::{build_info, cpu_info, kernel_sets, version, version_number, CpuInfo, KernelSet};
 pub use job::{Job, JobLogprobs, JobPiece};

@@ -253,7 +253,7 @@ impl Session {
         })
     }
 
-    /// Code between logits and sampler from now on. Forks have no hook.
+    /// Code between logits and sampler from now on, instead of a hook or grammar that it has. Forks have no hook.
     pub fn set_logits_hook<H: LogitsHook + 'static>(&mut self, hook: H) -> Result<(), Error> {
         self.install(hook::raw(hook))
     }
@@ -266,7 +266,7 @@ impl Session {
         self.install(hook::raw_clone(hook))
     }
 
-    fn install(&mut self, raw: sys::qinfer_logits_hook) -> Result<(), Error> {
+    pub(crate) fn install(&mut self, raw: sys::qinfer_logits_hook) -> Result<(), Error> {
         // SAFETY: the library takes the user over, and releases it when it is done.
         let result = call(|error| unsafe {
             sys::qinfer_session_set_logits_hook(self.as_mut_ptr(), &raw, error)
@@ -279,7 +279,7 @@ impl Session {
         result
     }
 
-    /// No hook from now on.
+    /// No hook from now on, and no grammar.
     pub fn clear_logits_hook(&mut self) -> Result<(), Error> {
         // SAFETY: the handle lives.
         call(|error| unsafe {

@@ -16,7 +16,6 @@ use serde_json::Value;
 
 #[test]
 fn every_key_of_the_cases_has_a_test_here() {
-    // "schema" needs grammars, which this binding leaves out.
     let known = [
         "model",
         "chat_model",
@@ -182,6 +181,30 @@ fn a_call_has_its_whole_name() {
         other => panic!("{other:?}"),
     }
     assert_eq!(reply.next_part().unwrap(), None);
+}
+
+#[cfg(feature = "grammar")]
+#[test]
+fn a_document_fulfils_the_schema() {
+    let vocabulary = qinfer::Vocabulary::new(model()).unwrap();
+    let schema = cases()["schema"].to_string();
+    let grammar = qinfer::Grammar::json_schema(&vocabulary, &schema, &Default::default()).unwrap();
+    for seed in 0..5 {
+        let mut session = prompted("Lily: ");
+        let options = qinfer::SamplerOptions {
+            temperature: 1.5,
+            seed,
+            ..Default::default()
+        };
+        session.set_sampler(&options).unwrap();
+        session.set_grammar(&grammar).unwrap();
+        let done = session.generate(&up_to(200)).unwrap();
+        assert_eq!(done.finish, Finish::End);
+        let document: Value = serde_json::from_str(&done.text).unwrap();
+        assert!(text(&document["name"]).chars().count() <= 12);
+        assert!([4, 5].contains(&number(&document["age"])));
+        assert_eq!(document.as_object().unwrap().len(), 2);
+    }
 }
 
 #[test]

@@ -15,3 +15,12 @@ fn the_readme_quotes_the_quickstart() {
 fn the_readme_quotes_the_program_of_many_users() {
     assert!(is_quoted(include_str!("../examples/users.rs")));
 }
+
+#[test]
+fn the_readme_quotes_the_lines_of_a_grammar() {
+    let program = include_str!("../examples/json_schema.rs");
+    let begin = program.find("    let vocabulary").unwrap();
+    let end = begin + program[begin..].find("\n\n").unwrap();
+    let lines = format!("```rust\n{}\n```\n", &program[begin..end]);
+    assert!(include_str!("../../README.md").contains(&lines), "{lines}");
+}

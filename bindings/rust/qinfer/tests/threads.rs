@@ -30,6 +30,12 @@ fn handles_are_for_the_threads_that_the_header_says() {
     is_send_and_sync::<qinfer::KvStore>();
     is_send_and_sync::<Cancel>();
     is_send_and_sync::<qinfer::Engine>();
+    #[cfg(feature = "grammar")]
+    {
+        is_send_and_sync::<qinfer::Vocabulary>();
+        is_send_and_sync::<qinfer::Grammar>();
+        is_send_and_sync::<qinfer::Matcher>();
+    }
     is_send_and_sync::<qinfer::Error>();
     is_send::<Session>();
     is_send::<Detokenizer>();
