@@ -12,14 +12,10 @@ import contextlib
 import importlib.util
 import inspect
 import io
-import os
 import pathlib
 import re
-import socket
 import subprocess
 import sys
-import time
-import urllib.request
 
 import pytest
 
@@ -27,7 +23,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 MODEL = HERE.parents[1] / "examples" / "models" / "tiny-chat"
 PROGRAMS = sorted(HERE.glob("cookbook/*.py"))
 IMPORT = re.compile(r"^(from|import) openai\b", re.M)
-NEEDS_GRAMMARS = {"json_mode", "json_schema", "json_list", "tool_choice", "parse", "parse_tools"}
+NEEDS_GRAMMARS = {
+    "json_mode", "json_schema", "json_list", "tool_choice", "parse", "parse_tools", "responses_json_schema",
+    "responses_parse",
+}  # fmt: skip
 
 
 def switched(text):
@@ -68,7 +67,7 @@ def skip_what_is_not_there(path, text):
 
 def test_there_are_enough_of_them():
     assert len(PROGRAMS) >= 30
-    kinds = {"chat.completions.create", "stream=True", "tools", "response_format", "embeddings", "AsyncOpenAI"}
+    kinds = {"chat.completions.create", "stream=True", "tools", "response_format", "embeddings", "AsyncOpenAI", "responses"}
     for kind in kinds:
         assert sum(kind in path.read_text() for path in PROGRAMS) >= 3, kind
 
@@ -113,22 +112,27 @@ def test_fields_are_those_of_the_package():
     """Each parameter of the package may be None, and one that is wrong is named, whether it is honoured or not."""
     openai = pytest.importorskip("openai")
     pytest.importorskip("qinfer")
+    from openai.resources.responses import Responses
+
     from qinfer import UnsupportedError
     from qinfer.openai import OpenAI, OpenAIError
 
     client, chats = OpenAI(model=MODEL), openai.resources.chat.completions.Completions
     messages = {"messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 50}
-    passed_over = {"metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "service_tier"}
-    for ours, theirs, needed in (
-        (client.chat.completions.create, chats.create, messages),
-        (client.chat.completions.parse, chats.parse, messages),
-        (client.completions.create, openai.resources.Completions.create, {"prompt": "x", "max_tokens": 2}),
-        (client.embeddings.create, openai.resources.Embeddings.create, {"input": "x"}),
+    passed_over = {"prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "service_tier"}
+    of_chats, of_responses = {"metadata"}, {"user", "safety_identifier", "max_tool_calls"}
+    asked = {"input": "x", "max_output_tokens": 2}
+    for ours, theirs, needed, more in (
+        (client.chat.completions.create, chats.create, messages, of_chats),
+        (client.chat.completions.parse, chats.parse, messages, of_chats),
+        (client.completions.create, openai.resources.Completions.create, {"prompt": "x", "max_tokens": 2}, set()),
+        (client.embeddings.create, openai.resources.Embeddings.create, {"input": "x"}, set()),
+        (client.responses.create, Responses.create, asked, of_responses),
     ):
         inspect.signature(theirs).bind(None, model="m", **needed)
         for name in set(inspect.signature(theirs).parameters) - {"self", "model", *needed}:
             ours(**needed, **{name: None})
-            if name in passed_over or name == "extra_body" and "messages" in needed:  # variables of the template
+            if name in passed_over | more or name == "extra_body" and "messages" in needed:  # variables of the template
                 ours(**needed, **{name: {"a": 1}})
                 continue
             with pytest.raises((OpenAIError, TypeError), match='"a" is not a field' if name == "extra_body" else name):
@@ -136,27 +140,6 @@ def test_fields_are_those_of_the_package():
     for name in set(inspect.signature(openai.OpenAI.__init__).parameters) - {"self"}:
         with contextlib.suppress(UnsupportedError):
             OpenAI(**{name: 1})
-
-
-@pytest.fixture(scope="module")
-def service():
-    pytest.importorskip("openai")
-    program = os.environ.get("QINFER_SERVER")
-    if not program:
-        pytest.skip("machine: QINFER_SERVER does not name a qinfer-server")
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
-    server = subprocess.Popen([program, str(MODEL), "--port", str(port), "--threads", "1"])
-    try:
-        for _ in range(300):
-            with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=5):
-                break
-            time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        server.terminate()
-        server.wait(60)
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)

@@ -271,8 +271,8 @@ def test_what_only_a_server_honours_is_refused(chat_model):
     openai.OpenAI(api_key="x", organization="y", project="z", max_retries=5, timeout=None, base_url=None)
     with pytest.raises(TypeError, match="unexpected keyword argument 'api_kee'"):
         openai.OpenAI(api_kee="x")
-    with pytest.raises(AttributeError, match="has no 'responses': it has chat.completions"):
-        openai.OpenAI().responses
+    with pytest.raises(AttributeError, match="has no 'images': it has chat.completions, responses"):
+        openai.OpenAI().images
     with pytest.raises(TypeError, match="expected seconds"):
         openai.OpenAI(timeout="1")
     client = openai.OpenAI(model=chat_model, timeout=50)

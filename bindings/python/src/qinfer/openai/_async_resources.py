@@ -46,7 +46,7 @@ class AsyncResource(Resource):
         with answered():
             request = request_of(model, kind, fields)
             answer = answer_to(request, fields, prefix)
-        stream = AsyncStream(request, answer, chunk if request.streams else whole, engine, fields.timeout)
+        stream: AsyncStream[Any] = AsyncStream(request, answer, chunk if request.streams else whole, engine, fields.timeout)
         if request.streams:
             return stream
         (complete,) = [one async for one in stream]

@@ -12,9 +12,10 @@ from ._async_resources import AsyncChat, AsyncCompletions, AsyncEmbeddings, Asyn
 from ._fields import NOT_GIVEN, refused, seconds
 from ._models import Models, Source
 from ._resources import Chat, Completions, Embeddings, ModelList
+from ._responses import AsyncResponses, Responses
 
 _MISSING = (
-    "responses", "images", "audio", "files", "fine_tuning", "moderations", "batches", "uploads", "vector_stores",
+    "images", "audio", "files", "fine_tuning", "moderations", "batches", "uploads", "vector_stores",
     "assistants", "threads", "realtime", "conversations", "evals", "containers", "videos", "webhooks",
     "with_raw_response", "with_streaming_response", "get", "post",
 )  # fmt: skip
@@ -50,7 +51,7 @@ class _Base:
     def __getattr__(self, name: str) -> Any:
         if name in _MISSING:
             raise AttributeError(
-                f"{type(self).__name__} has no {name!r}: it has chat.completions, completions, embeddings and models"
+                f"{type(self).__name__} has no {name!r}: it has chat.completions, responses, completions, embeddings and models"
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -58,7 +59,7 @@ class _Base:
 class _Sync(_Base):
     def _attach(self) -> None:
         self.chat, self.completions, self.embeddings = Chat(self), Completions(self), Embeddings(self)
-        self.models, self.beta = ModelList(self), _Beta(self.chat)
+        self.models, self.beta, self.responses = ModelList(self), _Beta(self.chat), Responses(self)
 
     def close(self) -> None:
         """Ends what its models are doing, and frees those that the client has loaded."""
@@ -74,7 +75,7 @@ class _Sync(_Base):
 class _Async(_Base):
     def _attach(self) -> None:
         self.chat, self.completions, self.embeddings = AsyncChat(self), AsyncCompletions(self), AsyncEmbeddings(self)
-        self.models, self.beta = AsyncModelList(self), _Beta(self.chat)
+        self.models, self.beta, self.responses = AsyncModelList(self), _Beta(self.chat), AsyncResponses(self)
 
     async def close(self) -> None:
         """Ends what its models are doing, and frees those that the client has loaded."""

@@ -6,7 +6,7 @@ import functools
 import json
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 T = TypeVar("T", bound="Object")
@@ -96,27 +96,45 @@ def build(kind: type[T], value: Mapping[str, Any]) -> T:
     out = kind()
     inner = members_of(kind)
     for name, member in value.items():
-        out[name] = _built(inner.get(name), member)
+        out[name] = _built(inner.get(name, ()), member)
     return out
 
 
-def _built(kind: type[Object] | None, value: Any) -> Any:
+def _built(kinds: tuple[type[Object], ...], value: Any) -> Any:
     if isinstance(value, list):
-        return [_built(kind, one) for one in value]
+        return [_built(kinds, one) for one in value]
     if isinstance(value, dict) and type(value) is dict:
-        return build(kind or Object, value)
+        return build(_kind_of(kinds, value), value)
     return value
 
 
+def _kind_of(kinds: tuple[type[Object], ...], value: Mapping[str, Any]) -> type[Object]:
+    """Of several classes that whose type is the value's."""
+    if len(kinds) == 1:
+        return kinds[0]
+    for kind in kinds:
+        if value.get("type") in _types_of(kind):
+            return kind
+    return Object
+
+
 @functools.cache
-def members_of(kind: type[Object]) -> dict[str, type[Object] | None]:
-    """The declared members, and of those that are objects, or lists of them, of which class."""
-    return {name: _class_in(hint) for name, hint in typing.get_type_hints(kind).items()}
+def _types_of(kind: type[Object]) -> tuple[Any, ...]:
+    return typing.get_args(typing.get_type_hints(kind).get("type"))
 
 
-def _class_in(hint: Any) -> type[Object] | None:
+@functools.cache
+def members_of(kind: type[Object]) -> dict[str, tuple[type[Object], ...]]:
+    """The declared members, and of those that are objects, or lists of them, of which classes."""
+    return {name: tuple(_classes_in(hint)) for name, hint in typing.get_type_hints(kind).items()}
+
+
+def _classes_in(hint: Any) -> Iterator[type[Object]]:
     origin = typing.get_origin(hint)
     if origin in (list, typing.Union, types.UnionType):
-        return next((found for one in typing.get_args(hint) if (found := _class_in(one)) is not None), None)
-    found = origin or hint
-    return found if isinstance(found, type) and issubclass(found, Object) else None
+        for one in typing.get_args(hint):
+            yield from _classes_in(one)
+    else:
+        found = origin or hint
+        if isinstance(found, type) and issubclass(found, Object):
+            yield found

@@ -78,7 +78,7 @@ class Resource:
         with answered():
             request = request_of(engine.model, kind, fields)
             answer = answer_to(request, fields, prefix)
-        stream = Stream(request, answer, chunk if request.streams else whole, engine, fields.timeout)
+        stream: Stream[Any] = Stream(request, answer, chunk if request.streams else whole, engine, fields.timeout)
         if request.streams:
             return stream
         (complete,) = stream

@@ -19,7 +19,7 @@ T = TypeVar("T", bound=Object)
 class Stream(Iterator[T], Generic[T]):
     """The chunks of an answer. close(), the end of a with statement, or that nothing refers to it any more, end it."""
 
-    def __init__(self, request: Request, answer: Answer, kind: type[T], engine: Engine, timeout: float | None) -> None:
+    def __init__(self, request: Request, answer: Answer, kind: type[Any], engine: Engine, timeout: float | None) -> None:
         self._items: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
         self._ready: collections.deque[T] = collections.deque()
         self._answer, self._kind, self._timeout, self._over = answer, kind, timeout, False
@@ -40,13 +40,21 @@ class Stream(Iterator[T], Generic[T]):
                 self.close()
                 raise
             if going:
-                self._ready += self._answer.parse(item, self._kind)
+                self._ready += self._parse(item)
             else:
                 self._over = True
                 if item is not None:
                     with answered(self._timeout):
                         raise item
+                self._ready += self._rest()
         return self._ready.popleft()
+
+    def _parse(self, data: str) -> list[T]:
+        return self._answer.parse(data, self._kind)
+
+    def _rest(self) -> list[T]:
+        """What comes last, once the answer is complete."""
+        return []
 
     def close(self) -> None:
         self._over = True
@@ -68,7 +76,7 @@ class Stream(Iterator[T], Generic[T]):
 class AsyncStream(AsyncIterator[T], Generic[T]):
     """The same for asyncio."""
 
-    def __init__(self, request: Request, answer: Answer, kind: type[T], engine: Engine, timeout: float | None) -> None:
+    def __init__(self, request: Request, answer: Answer, kind: type[Any], engine: Engine, timeout: float | None) -> None:
         inbox = Inbox()
         self._data = aiter(inbox)
         self._ready: collections.deque[T] = collections.deque()
@@ -92,9 +100,17 @@ class AsyncStream(AsyncIterator[T], Generic[T]):
                 raise
             if data is None:
                 self._over = True
+                self._ready += self._rest()
             else:
-                self._ready += self._answer.parse(data, self._kind)
+                self._ready += self._parse(data)
         return self._ready.popleft()
+
+    def _parse(self, data: str) -> list[T]:
+        return self._answer.parse(data, self._kind)
+
+    def _rest(self) -> list[T]:
+        """What comes last, once the answer is complete."""
+        return []
 
     def _end(self) -> None:
         self._over = True
