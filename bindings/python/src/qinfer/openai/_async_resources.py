@@ -79,6 +79,26 @@ class AsyncChatCompletions(AsyncResource):
         _needs("messages", fields)
         return await self._adraw(_abi.QINFER_OPENAI_CHAT, "chatcmpl", fields, ChatCompletion, ChatCompletionChunk)
 
+    @overload
+    async def parse(
+        self,
+        *,
+        messages: Messages,
+        response_format: type[T],
+        model: ModelName = "",
+        **fields: Unpack[ParseFields],
+    ) -> ParsedChatCompletion[T]: ...
+
+    @overload
+    async def parse(
+        self,
+        *,
+        messages: Messages,
+        response_format: None = None,
+        model: ModelName = "",
+        **fields: Unpack[ParseFields],
+    ) -> ParsedChatCompletion[Any]: ...
+
     async def parse(
         self,
         *,
@@ -86,7 +106,7 @@ class AsyncChatCompletions(AsyncResource):
         response_format: type[T] | None = None,
         model: ModelName = "",
         **fields: Unpack[ParseFields],
-    ) -> ParsedChatCompletion[T]:
+    ) -> ParsedChatCompletion[T] | ParsedChatCompletion[Any]:
         """As ChatCompletions.parse()."""
         given: dict[str, Any] = {**fields, **({"model": model} if model else {})}
         answer = await self.create(messages=messages, **given, response_format=format_for(response_format))

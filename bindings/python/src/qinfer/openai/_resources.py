@@ -112,6 +112,26 @@ class ChatCompletions(Resource):
         _needs("messages", fields)
         return self._draw(_abi.QINFER_OPENAI_CHAT, "chatcmpl", fields, ChatCompletion, ChatCompletionChunk)
 
+    @overload
+    def parse(
+        self,
+        *,
+        messages: Messages,
+        response_format: type[T],
+        model: ModelName = "",
+        **fields: Unpack[ParseFields],
+    ) -> ParsedChatCompletion[T]: ...
+
+    @overload
+    def parse(
+        self,
+        *,
+        messages: Messages,
+        response_format: None = None,
+        model: ModelName = "",
+        **fields: Unpack[ParseFields],
+    ) -> ParsedChatCompletion[Any]: ...
+
     def parse(
         self,
         *,
@@ -119,7 +139,7 @@ class ChatCompletions(Resource):
         response_format: type[T] | None = None,
         model: ModelName = "",
         **fields: Unpack[ParseFields],
-    ) -> ParsedChatCompletion[T]:
+    ) -> ParsedChatCompletion[T] | ParsedChatCompletion[Any]:
         """create() with a class of pydantic's kind as response_format: message.parsed is an object of it, and of calls of
         tools that pydantic_function_tool() made function.parsed_arguments. LengthFinishReasonError where it was cut off."""
         given: dict[str, Any] = {**fields, **({"model": model} if model else {})}

@@ -150,6 +150,26 @@ class Responses(Resource):
             pass
         return stream.events.response
 
+    @overload
+    def parse(
+        self,
+        *,
+        input: Input,  # noqa: A002 - the service's name
+        text_format: type[T],
+        model: ModelName = "",
+        **fields: Unpack[ParseResponseFields],
+    ) -> ParsedResponse[T]: ...
+
+    @overload
+    def parse(
+        self,
+        *,
+        input: Input,  # noqa: A002 - the service's name
+        text_format: None = None,
+        model: ModelName = "",
+        **fields: Unpack[ParseResponseFields],
+    ) -> ParsedResponse[Any]: ...
+
     def parse(
         self,
         *,
@@ -157,7 +177,7 @@ class Responses(Resource):
         text_format: type[T] | None = None,
         model: ModelName = "",
         **fields: Unpack[ParseResponseFields],
-    ) -> ParsedResponse[T]:
+    ) -> ParsedResponse[T] | ParsedResponse[Any]:
         """create() with a class of pydantic's kind as text_format: output_parsed is an object of it, and of calls of tools
         that pydantic_function_tool() made parsed_arguments. None where the response is incomplete."""
         given = _with_format({**fields, **({"model": model} if model else {})}, text_format)
@@ -203,6 +223,26 @@ class AsyncResponses(AsyncResource):
             pass
         return stream.events.response
 
+    @overload
+    async def parse(
+        self,
+        *,
+        input: Input,  # noqa: A002 - the service's name
+        text_format: type[T],
+        model: ModelName = "",
+        **fields: Unpack[ParseResponseFields],
+    ) -> ParsedResponse[T]: ...
+
+    @overload
+    async def parse(
+        self,
+        *,
+        input: Input,  # noqa: A002 - the service's name
+        text_format: None = None,
+        model: ModelName = "",
+        **fields: Unpack[ParseResponseFields],
+    ) -> ParsedResponse[Any]: ...
+
     async def parse(
         self,
         *,
@@ -210,7 +250,7 @@ class AsyncResponses(AsyncResource):
         text_format: type[T] | None = None,
         model: ModelName = "",
         **fields: Unpack[ParseResponseFields],
-    ) -> ParsedResponse[T]:
+    ) -> ParsedResponse[T] | ParsedResponse[Any]:
         """As Responses.parse()."""
         given = _with_format({**fields, **({"model": model} if model else {})}, text_format)
         return _parsed(await self.create(input=input, **given), text_format, fields.get("tools"))
