@@ -22,7 +22,7 @@ run() {
   local libraries=(-L"$(dirname "$library")" -lqinfer)
   [ "$name" != json_schema ] || libraries+=(-L"$(dirname "$grammar")" -lqinfer_grammar)
   cc -std=c99 -Wall -Wextra -pedantic -Werror -I"$source/include" "$source/examples/$name.c" -pthread \
-    "${libraries[@]}" -Wl,-rpath,"$(dirname "$library")" -o "$work/$name" >"$work/log" 2>&1 ||
+    "${libraries[@]}" -lm -Wl,-rpath,"$(dirname "$library")" -o "$work/$name" >"$work/log" 2>&1 ||
     { say "$name.c does not compile: $(cat "$work/log")"; return; }
   (cd "$source" && timeout 120 "$work/$name" "$@") </dev/null >"$work/out" 2>"$work/err" ||
     say "$name: exit status $?: $(cat "$work/err")"
@@ -84,6 +84,31 @@ run embeddings "$model" "The cat sat by the house." "The cat sat by the tree." "
 ^1\.000 The cat sat by the house\.$
 ^0\.[5-9][0-9]* The cat sat by the tree\.$
 ^-?0\.[0-4][0-9]* Crash!$
+END
+run logprobs "$model" <<'END'
+^prompt: " there" -0\.1[0-9]{2}$
+^perplexity 5\.[67][0-9]{2}$
+^drawn: ".*" -[0-9.]+ of( ".*" -[0-9.]+){3}$
+END
+# transformers gives 5.639 for this text, and what is printed for each token makes it.
+awk '$1 == "prompt:" { sum += $NF; ++n } $1 == "perplexity" { off = exp(-sum / n) - $2 }
+  END { exit n != 19 || off * off > 1e-4 }' "$work/out" || say "logprobs: another perplexity than that of its tokens"
+run kernel_sets "$model" <<'END'
+^reference: needs "", has f32 f16 bf16
+^  [0-9a-f]{16}, 2 threads and cut: the same$
+^  [0-9a-f]{16} under QINFER_RUNTIME_EXACT$
+END
+[ "$(grep -c 'runs where none is named' "$work/out")" -eq 1 ] || say "kernel_sets: not one default: $(cat "$work/out")"
+run packing "$model" "$work/packed" <<'END'
+^[0-9.]+ ms, weights: [0-9]+ bytes mapped, [0-9]+ private$
+^[0-9.]+ ms, weights: [1-9][0-9]{6} bytes mapped, 0 private$
+^the same logits$
+END
+run limits "$model" <<'END'
+^steps: QINFER_E_UNSUPPORTED: .* more than 20 steps
+^prompt: QINFER_E_CONTEXT_FULL: .* at most 12 tokens, 21 more
+^answer: ended at 4 tokens$
+^time: QINFER_E_CANCELLED: 
 END
 run own_sampler "$model" <<'END'
 ^, there was a little girl named Lily\.
