@@ -66,6 +66,14 @@ for program in examples/*.c; do
   grep -q "]([^)]*$program)" README.md docs/embedding.md || say "neither README.md nor docs/embedding.md links $program"
 done
 
+# The map of the header.
+sections=0
+while IFS= read -r section; do
+  sections=$((sections + 1))
+  grep -qF "| $section |" docs/reference.md || say "docs/reference.md has no row for qinfer.h's section \"$section\""
+done < <(sed -nE 's@^/\* -+ (.*[^ -]) -+ \*/$@\1@p' include/qinfer/qinfer.h | sed -E 's/:.*| \[.*//')
+[ "$(grep -c '^| .*qinfer_' docs/reference.md)" -eq $sections ] || say "docs/reference.md has rows for no section of qinfer.h"
+
 # A minute: some 450 words of text, one table, a program of 25 lines.
 words=$(awk '/^```/ {code = !code; next} !code && !/^\|/ && !/^<!--/' README.md | wc -w)
 [ "$words" -le 450 ] || say "README.md has $words words outside code and tables, at most 450 are read in a minute or so"
