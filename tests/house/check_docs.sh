@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The pages tell the truth about the tree: relative links of README.md, CONTRIBUTING.md and docs/ lead somewhere; each
 # row "| what | [path](link) | `name` |" of docs/architecture.md names a file that contains the name; each block of C
-# is word for word a part of the program linked last before it; and README.md stays readable in a minute.
+# is word for word a part of the program linked last before it; docs/reference.md has a row for each section of qinfer.h;
+# tests that tests/habits/README.md names exist; and README.md stays readable in a minute.
 # usage: check_docs.sh SOURCE_DIR
 set -u
 cd "$1" || exit 1
@@ -73,6 +74,14 @@ while IFS= read -r section; do
   grep -qF "| $section |" docs/reference.md || say "docs/reference.md has no row for qinfer.h's section \"$section\""
 done < <(sed -nE 's@^/\* -+ (.*[^ -]) -+ \*/$@\1@p' include/qinfer/qinfer.h | sed -E 's/:.*| \[.*//')
 [ "$(grep -c '^| .*qinfer_' docs/reference.md)" -eq $sections ] || say "docs/reference.md has rows for no section of qinfer.h"
+
+# Complaints of newcomers: the tests that the rows name.
+tests=0
+while IFS= read -r name; do
+  tests=$((tests + 1))
+  [ -e "tests/habits/$name" ] || [ -e "$name" ] || say "tests/habits/README.md names $name, which does not exist"
+done < <(grep '^| ' tests/habits/README.md | grep -oE '`[a-z_]+/[A-Za-z0-9_./-]*`|`[a-z_]+\.(py|sh|cpp)`' | tr -d '`')
+[ $tests -ge 50 ] || say "tests/habits/README.md names only $tests tests"
 
 # A minute: some 450 words of text, one table, a program of 25 lines.
 words=$(awk '/^```/ {code = !code; next} !code && !/^\|/ && !/^<!--/' README.md | wc -w)
