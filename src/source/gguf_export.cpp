@@ -2,9 +2,11 @@
 #include "source/gguf_export.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <numeric>
+#include <optional>
 
 #include "formats/gguf.h"
 #include "source/gguf_config.h"
@@ -175,20 +177,21 @@ Status check_header(const GgufExport& plan, const model::ModelSpec& spec, Cancel
                spec.architecture, wanted.substr(0, wanted.find('=')), wanted, got);
 }
 
-/// `text`: key-values of a GGUF file, as a file without tensors.
-Status copy_tokenizer(const std::string& text, CancelFlag cancel, formats::GgufWriter& writer) {
+/// `text`: key-values of a GGUF file, as a file without tensors: those of its tokenizer and of sampling.
+Status copy_key_values(const std::string& text, CancelFlag cancel, formats::GgufWriter& writer) {
   const HeaderFiles files(text, text.size());
   QINFER_ASSIGN(const formats::Gguf gguf, formats::Gguf::open("the tokenizer of the GGUF file", &files, cancel));
   for (std::size_t i = 0; i < gguf.metadata().size(); ++i)
-    if (gguf.metadata()[i].key.starts_with("tokenizer.") && gguf.metadata()[i].key != kTypeCount)
-      writer.add(gguf.metadata()[i]);
+    if (const formats::GgufValue& value = gguf.metadata()[i];
+        value.key.starts_with(kSamplingKeys) || (value.key.starts_with("tokenizer.") && value.key != kTypeCount))
+      writer.add(value);
   return Status();
 }
 
 Status add_tokenizer(ModelSource& source, std::span<const PackInput::Text> texts, CancelFlag cancel,
                      formats::GgufWriter& writer, GgufExport& plan) {
   for (const PackInput::Text& text : texts) {
-    if (text.name == kGgufTokenizer) return copy_tokenizer(text.text, cancel, writer);
+    if (text.name == kGgufTokenizer) return copy_key_values(text.text, cancel, writer);
     if (text.name != "tokenizer.json" || source.tokenizer() == nullptr) continue;
     QINFER_ASSIGN(std::string note, add_gguf_tokenizer(text.text, source.spec(), *source.tokenizer(), cancel, writer));
     if (!note.empty()) plan.notes.push_back(std::move(note));
@@ -196,6 +199,32 @@ Status add_tokenizer(ModelSource& source, std::span<const PackInput::Text> texts
     return Status();
   }
   writer.add_text("tokenizer.ggml.model", "none");
+  return Status();
+}
+
+/// What generation_config.json says of sampling, under llama.cpp's keys. What a file that samples does not say is
+/// transformers' default (temperature 1, top-k 50, the rest off): llama.cpp has others, and so it is written.
+Status add_sampling(const std::string& text, CancelFlag cancel, formats::GgufWriter& writer) {
+  QINFER_ASSIGN(const auto config, formats::parse_python_json(text, "generation_config.json", cancel));
+  const auto number = [&](std::string_view key) -> std::optional<double> {
+    const formats::Json* value = formats::find_field(config.root(), key);
+    if (value == nullptr || !value->is_number() || !std::isfinite(value->number())) return std::nullopt;
+    return std::clamp(value->number(), -1e9, 1e9);
+  };
+  const auto add = [&](std::string_view key, double value) {
+    writer.add_f32(std::string(kSamplingKeys).append(key), static_cast<float>(value));
+  };
+  if (const auto penalty = number("repetition_penalty")) add("penalty_repeat", *penalty);
+  const formats::Json* draws = formats::find_field(config.root(), "do_sample");
+  const bool is_stated = draws != nullptr && draws->is_boolean(), is_greedy = is_stated && !draws->boolean();
+  const auto temperature = number("temperature"), top_k = number("top_k"), top_p = number("top_p"),
+             min_p = number("min_p");
+  if (!is_stated && !temperature && !top_k && !top_p && !min_p) return Status();
+  add("temp", is_greedy ? 0 : temperature.value_or(1));
+  writer.add_u32(std::string(kSamplingKeys).append("top_k"),
+                 static_cast<std::uint32_t>(std::max(top_k.value_or(50), 0.0)));
+  add("top_p", top_p.value_or(1));
+  add("min_p", min_p.value_or(0));
   return Status();
 }
 
@@ -262,6 +291,8 @@ Result<GgufExport> plan_gguf_export(ModelSource& source, std::span<const PackInp
   if (!spec.name.empty()) writer.add_text("general.name", spec.name);
   writer.add_u32("general.file_type", label);
   writer.add_u32("general.quantization_version", 2);
+  for (const PackInput::Text& text : texts)
+    if (text.name == "generation_config.json") QINFER_TRY(add_sampling(text.text, cancel, writer));
   add_gguf_keys(spec, *architecture, writer);
   if (spec.n_types != 0) writer.add_u32(kTypeCount, spec.n_types);
   QINFER_TRY(add_tokenizer(source, texts, cancel, writer, plan));

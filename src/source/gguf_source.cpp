@@ -68,7 +68,7 @@ class GgufSource final : public ModelSource {
     hugging_face_ = texts.config.architecture;
     metadata_ = std::move(texts.metadata);
     notes_ = std::move(texts.notes);
-    QINFER_TRY(add_metadata());
+    QINFER_TRY(add_gguf_metadata(gguf_.metadata(), {}, metadata_));
     QINFER_ASSIGN(const auto name, gguf_.metadata().string("general.name"));
     if (name && text::find_invalid_utf8(*name) == name->size()) spec_.name = *name;
     chat_templates_ = read_gguf_chat_templates(gguf_.metadata());
@@ -148,31 +148,6 @@ class GgufSource final : public ModelSource {
     return Status();
   }
 
-  /// Single values of the file, under their keys.
-  Status add_metadata() {
-    const GgufMetadata& all = gguf_.metadata();
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const GgufValue& value = all[i];
-      const std::string key = "gguf." + std::string(value.key);
-      if (value.is_array) {
-        metadata_.add(key, format_text("[{} of {}]", value.count, formats::gguf_type_name(value.type)));
-      } else if (value.is_text()) {
-        const std::string_view text = value.text();
-        if (text.size() <= kMaxMetadataText && text::find_invalid_utf8(text) == text.size()) metadata_.add(key, text);
-      } else if (value.type == GgufType::boolean) {
-        metadata_.add(key, value.bytes[0] != 0 ? "true" : "false");
-      } else if (value.type == GgufType::f32 || value.type == GgufType::f64) {
-        QINFER_ASSIGN(const auto number, all.number(value.key));
-        metadata_.add(key, value.type == GgufType::f32 ? format_text("{}", static_cast<float>(*number))
-                                                       : format_text("{}", *number));
-      } else {
-        QINFER_ASSIGN(const auto number, all.integer(value.key, INT64_MIN, INT64_MAX));
-        metadata_.add(key, format_text("{}", *number));
-      }
-    }
-    return Status();
-  }
-
   Gguf gguf_;
   const GgufArchitecture& architecture_;
   const Architecture* hugging_face_ = nullptr;
@@ -186,14 +161,15 @@ void append_u64(std::uint64_t value, std::string& out) {
   append_u32(static_cast<std::uint32_t>(value >> 32), out);
 }
 
-/// The key-values of the tokenizer, and those that tell which model it is of, as a GGUF file of version 3 without
-/// tensors.
+/// The key-values of the tokenizer and of sampling, and those that tell which model it is of, as a GGUF file of version
+/// 3 without tensors.
 std::string tokenizer_text(const GgufMetadata& metadata) {
   std::string body;
   std::uint64_t count = 0;
   for (std::size_t i = 0; i < metadata.size(); ++i) {
     const GgufValue& value = metadata[i];
-    if (!value.key.starts_with("tokenizer.") && value.key != "general.architecture" && value.key != "general.name")
+    if (!value.key.starts_with("tokenizer.") && !value.key.starts_with(kSamplingKeys) &&
+        value.key != "general.architecture" && value.key != "general.name")
       continue;
     ++count;
     append_u64(value.key.size(), body);
@@ -218,6 +194,30 @@ Result<std::unique_ptr<ModelSource>> open_gguf(const std::string& path, const So
   auto source = std::make_unique<GgufSource>(std::move(gguf), *architecture);
   QINFER_TRY(source->read(options));
   return std::unique_ptr<ModelSource>(std::move(source));
+}
+
+Status add_gguf_metadata(const GgufMetadata& all, std::string_view begin, formats::TextTable& out) {
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const GgufValue& value = all[i];
+    if (!value.key.starts_with(begin)) continue;
+    const std::string key = "gguf." + std::string(value.key);
+    if (value.is_array) {
+      out.add(key, format_text("[{} of {}]", value.count, formats::gguf_type_name(value.type)));
+    } else if (value.is_text()) {
+      const std::string_view text = value.text();
+      if (text.size() <= kMaxMetadataText && text::find_invalid_utf8(text) == text.size()) out.add(key, text);
+    } else if (value.type == GgufType::boolean) {
+      out.add(key, value.bytes[0] != 0 ? "true" : "false");
+    } else if (value.type == GgufType::f32 || value.type == GgufType::f64) {
+      QINFER_ASSIGN(const auto number, all.number(value.key));
+      out.add(key, value.type == GgufType::f32 ? format_text("{}", static_cast<float>(*number))
+                                               : format_text("{}", *number));
+    } else {
+      QINFER_ASSIGN(const auto number, all.integer(value.key, INT64_MIN, INT64_MAX));
+      out.add(key, format_text("{}", *number));
+    }
+  }
+  return Status();
 }
 
 Result<GgufTexts> read_gguf_texts(const Gguf& gguf) {

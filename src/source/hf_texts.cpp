@@ -6,7 +6,9 @@
 #include "base/hash.h"
 #include "formats/gguf_parser.h"
 #include "formats/json.h"
+#include "source/gguf_source.h"
 #include "source/gguf_tokenizer.h"
+#include "text/utf8.h"
 
 namespace qinfer::source {
 namespace {
@@ -67,7 +69,7 @@ Status read_tokenizer(const std::string& text, std::string_view name, HfTexts& o
   return Status();
 }
 
-/// The tokenizer and templates of a packed model that was made from a GGUF file.
+/// The tokenizer, templates, sampling and name of a packed model that was made from a GGUF file.
 Status read_packed_gguf(const std::string& text, HfTexts& out, CancelFlag cancel) {
   auto bytes = std::make_unique<char[]>(text.size());
   std::copy(text.begin(), text.end(), bytes.get());
@@ -75,6 +77,9 @@ Status read_packed_gguf(const std::string& text, HfTexts& out, CancelFlag cancel
   QINFER_ASSIGN(auto header, formats::parse_gguf_header(bytes, text.size(), text.size(), name, cancel));
   if (!header) return error_at(Code::format, -1, "{}: it ends before its key-values do", name);
   out.chat_templates = read_gguf_chat_templates(header->metadata);
+  QINFER_TRY(add_gguf_metadata(header->metadata, kSamplingKeys, out.metadata));
+  QINFER_ASSIGN(const auto model_name, header->metadata.string("general.name"));
+  if (model_name && text::find_invalid_utf8(*model_name) == model_name->size()) out.config.spec.name = *model_name;
   if (!has_gguf_tokenizer(header->metadata)) return Status();
   const text::TokenizerLimits limits{out.config.spec.n_vocab, &out.notes};
   QINFER_ASSIGN(GgufTokenizer read, read_gguf_tokenizer(header->metadata, limits, cancel));

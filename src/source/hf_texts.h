@@ -30,8 +30,8 @@ inline constexpr std::uint64_t kMaxConfigBytes = 1 << 20;
 inline constexpr std::string_view kTextFiles[] = {"config.json",         "generation_config.json",
                                                   "tokenizer.json",      "tokenizer_config.json",
                                                   "chat_template.jinja", "chat_template.json"};
-/// In a packed model that was made from a GGUF file: the key-values of its tokenizer, in place of the other texts but
-/// config.json.
+/// In a packed model that was made from a GGUF file: the key-values of its tokenizer and of sampling, in place of the
+/// other texts but config.json.
 inline constexpr std::string_view kGgufTokenizer = "tokenizer.gguf";
 
 /// Files of a directory, or parts of a packed model.

@@ -9,6 +9,7 @@
 #include "formats/gguf.h"
 #include "support/c_api.h"
 #include "support/checkpoint_writer.h"
+#include "support/gguf_writer.h"
 #include "support/skip.h"
 
 using namespace qinfer;
@@ -56,6 +57,17 @@ std::vector<float> logits_on(const Runtime& runtime, const std::string& path) {
   std::size_t n = 0;
   REQUIRE_OK(qinfer_session_embedding(session.get(), QINFER_POOL_MEAN, values.data(), values.size(), &n, &err));
   return values;
+}
+
+/// What a file says of sampling, by llama.cpp's keys.
+std::map<std::string, std::string> sampling_of(const std::string& path) {
+  const Model model = load_model(make_runtime(1, "reference"), path);
+  std::map<std::string, std::string> found;
+  for (std::size_t i = 0; i < qinfer_model_meta_count(model.get()); ++i) {
+    const std::string key = qinfer_model_meta_key(model.get(), i), begin = "gguf.general.sampling.";
+    if (key.starts_with(begin)) found[key.substr(begin.size())] = qinfer_model_meta_value(model.get(), key.c_str());
+  }
+  return found;
 }
 
 /// What GGUF cannot say of a fixture; empty: it is exported.
@@ -192,6 +204,55 @@ TEST_CASE("GGUF files are exported as GGUF files", "[gguf][export]") {
     INFO(err.message);
     REQUIRE(status == QINFER_OK);
     CHECK(logits_on(runtime, out) == logits_on(runtime, from));
+  }
+}
+
+TEST_CASE("What a GGUF file says of sampling, and its name, are kept when it is packed and exported",
+          "[gguf][export]") {
+  GgufFile file = tiny_gguf();
+  file.keys.set("general.name", "A tiny one");
+  file.keys.set("general.sampling.temp", 0.25F);
+  file.keys.set("general.sampling.top_k", 7U);
+  file.keys.set("general.sampling.sequence", "kpmt");
+  const ModelDir dir;
+  dir.write("model.gguf", file.bytes());
+  const std::string from = dir.file("model.gguf"), out = dir.file("out.gguf"), packed = dir.file("packed");
+  const std::map<std::string, std::string> want = {{"temp", "0.25"}, {"top_k", "7"}, {"sequence", "kpmt"}};
+  REQUIRE(sampling_of(from) == want);
+  qinfer_error err;
+  REQUIRE(try_export(from, out, nullptr, err) == QINFER_OK);
+  CHECK(sampling_of(out) == want);
+  REQUIRE_OK(qinfer_model_pack(make_runtime(1, "reference").get(), from.c_str(), nullptr, packed.c_str(), &err));
+  CHECK(sampling_of(packed) == want);
+  for (const std::string& path : {from, out, packed}) {
+    const Model model = load_model(make_runtime(1, "reference"), path);
+    auto info = sized<qinfer_model_info>();
+    REQUIRE_OK(qinfer_model_get_info(model.get(), &info, &err));
+    CHECK(std::string(info.name) == "A tiny one");
+  }
+}
+
+/// transformers samples with temperature 1 and top-k 50 where do_sample is true and nothing more is said; llama.cpp's
+/// converter copies the numbers that are there.
+TEST_CASE("What generation_config.json says of sampling is exported under llama.cpp's keys", "[gguf][export]") {
+  using Values = std::map<std::string, std::string>;
+  const std::pair<const char*, Values> cases[] = {
+      {R"({})", {}},
+      {R"({"repetition_penalty": 1.5})", {{"penalty_repeat", "1.5"}}},
+      {R"({"do_sample": true})", {{"temp", "1"}, {"top_k", "50"}, {"top_p", "1"}, {"min_p", "0"}}},
+      {R"({"do_sample": false, "temperature": 0.5, "top_k": 20})",
+       {{"temp", "0"}, {"top_k", "20"}, {"top_p", "1"}, {"min_p", "0"}}},
+      {R"({"temperature": 0.5, "top_p": 0.75, "min_p": 0.125, "top_k": -1, "repetition_penalty": 1.25})",
+       {{"temp", "0.5"}, {"top_k", "0"}, {"top_p", "0.75"}, {"min_p", "0.125"}, {"penalty_repeat", "1.25"}}},
+      {R"({"do_sample": true, "temperature": null, "top_k": 1e300, "top_p": "0.9", "min_p": NaN})",
+       {{"temp", "1"}, {"top_k", "1000000000"}, {"top_p", "1"}, {"min_p", "0"}}}};
+  for (const auto& [text, want] : cases) {
+    INFO(text);
+    const ModelDir dir{TinySpec()};
+    dir.write("generation_config.json", text);
+    qinfer_error err;
+    REQUIRE(try_export(dir.path(), dir.file("out.gguf"), nullptr, err) == QINFER_OK);
+    CHECK(sampling_of(dir.file("out.gguf")) == want);
   }
 }
 
