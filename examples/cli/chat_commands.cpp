@@ -21,11 +21,11 @@ struct ChatCommand {
 
 /// In the order of the help. `also`: other names, as other programs have them.
 constexpr ChatCommand kChatCommands[] = {
-    {"/file", "/read", "FILE", "make a file of text part of the next message"},
-    {"/retry", "/regen", "", "answer the last message again, with another seed"},
+    {"/file", "/read", "FILE", "put a file of text into the next message"},
+    {"/retry", "/regen", "", "answer again, with another seed"},
     {"/edit", "", "[TEXT]", "change the last message, and have it answered"},
     {"/undo", "", "", "take the last message and its answer back"},
-    {"/set", "", "[NAME VALUE]", "change a setting: temp, seed, max-tokens, think, wrap, ..."},
+    {"/set", "", "[NAME VALUE]", "change a setting: temp, seed, max-tokens, think, ..."},
     {"/show", "", "", "the model, the settings and the system's message"},
     {"/stats", "", "", "tokens, speed, memory and sampling so far"},
     {"/system", "", "[TEXT]", "say who the model is to be; a new conversation"},
@@ -37,10 +37,10 @@ constexpr ChatCommand kChatCommands[] = {
 };
 
 constexpr const char* kTyping =
-    "A line that ends with \\ goes on in the next one, and so does all from \"\"\" to the\n"
-    "next \"\"\". Several lines that are pasted are one message. Ctrl-C ends an answer;\n"
-    "what is typed while it comes stays for the next line. Tab completes commands and\n"
-    "files.\n";
+    "A line that ends with \\ goes on in the next one, and so does all from \"\"\" to\n"
+    "the next \"\"\". Several lines that are pasted are one message. Ctrl-C ends an\n"
+    "answer; what is typed while it comes stays for the next line. Tab completes\n"
+    "commands and files.\n";
 
 std::vector<std::string> all_names() {
   std::vector<std::string> names;
@@ -179,7 +179,7 @@ void ChatSession::set(const std::string& rest) {
   ConversationOptions& options = conversation_.options();
   if (name == "parameter") return set(value);  // as ollama has it
   if (name.empty()) {
-    print(settings_text(options) + format("%-18s  %-11s  %s\n%-18s  %-11s  %s\n", "think",
+    print(settings_text(options) + format("%-20s %-7s %s\n%-20s %-7s %s\n", "think",
                                           options.no_reasoning ? "off" : "on", "ask for reasoning: on, off", "wrap",
                                           style_.wraps() ? "on" : "off", "break lines between words: on, off"));
     return;

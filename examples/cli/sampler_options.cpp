@@ -10,6 +10,8 @@
 namespace cli {
 namespace {
 
+constexpr std::size_t kMaxBreakers = 16, kMaxBreaker = 40;  // of qinfer_session_set_dry_breakers
+
 struct Step {
   std::string_view name;
   char letter;  ///< of qinfer_sampler_options.steps
@@ -18,6 +20,29 @@ constexpr Step kSteps[] = {
     {"penalties", 'e'}, {"dry", 'd'},   {"temperature", 't'}, {"top_n_sigma", 's'}, {"top_k", 'k'},
     {"typ_p", 'y'},     {"top_p", 'p'}, {"min_p", 'm'},       {"xtc", 'x'},
 };
+
+bool are_none(const SamplerTexts& texts) { return texts.breakers.size() == 1 && texts.breakers[0] == "none"; }
+
+/// As llama.cpp reads it: \n, \t and \\ in it stand for a line feed, a tab and a backslash.
+std::string unescaped(const std::string& typed) {
+  std::string text;
+  for (std::size_t i = 0; i < typed.size(); ++i) {
+    const char next = typed[i] == '\\' && i + 1 < typed.size() ? typed[i + 1] : '\0';
+    const bool is_escape = next == 'n' || next == 't' || next == '\\';
+    text += !is_escape ? typed[i] : next == 'n' ? '\n' : next == 't' ? '\t' : '\\';
+    if (is_escape) ++i;
+  }
+  return text;
+}
+
+/// As a session takes them.
+std::vector<std::string> breakers_of(const SamplerTexts& texts) {
+  if (texts.breakers.empty()) return {"\n", ":", "\"", "*"};  // those of a session that was given none
+  std::vector<std::string> breakers;
+  if (are_none(texts)) return breakers;
+  for (const std::string& typed : texts.breakers) breakers.push_back(unescaped(typed));
+  return breakers;
+}
 
 /// Of the option.
 std::string letters_of(const std::string& names) {
@@ -77,8 +102,8 @@ void add_more_sampler_args(Options& options, qinfer_sampler_options& sampler, Sa
       .type_name("N");
   options
       .add("--dry-sequence-breaker", texts.breakers,
-           "Text that no repetition reaches over; may be repeated, and takes the place of the default ones (line feed, "
-           "colon, double quote, asterisk); none = no text")
+           "Text that no repetition reaches over, with \\n for a line feed and \\t for a tab; may be repeated, and "
+           "takes the place of the default ones (line feed, colon, double quote, asterisk); none = no text")
       .one_value()
       .type_name("TEXT");
   whole("--mirostat", sampler.mirostat, 2, "2: mirostat 2 in place of the filters (default 0)");
@@ -92,13 +117,31 @@ void add_more_sampler_args(Options& options, qinfer_sampler_options& sampler, Sa
       .type_name("NAMES");
 }
 
+void add_breaker(SamplerTexts& texts, const std::string& typed) {
+  if (typed == "default") return texts.breakers.clear();
+  if (are_none(texts) || typed == "none") texts.breakers.clear();
+  if (unescaped(typed).size() > kMaxBreaker)
+    throw Failure("it has " + std::to_string(unescaped(typed).size()) + " bytes, at most " +
+                  std::to_string(kMaxBreaker) + " are taken");
+  if (texts.breakers.size() == kMaxBreakers)
+    throw Failure("there are " + std::to_string(kMaxBreakers) + " already, and no more are taken; default or none");
+  texts.breakers.push_back(typed);
+}
+
+std::string breakers_text(const SamplerTexts& texts) {
+  if (texts.breakers.empty()) return "default";
+  if (are_none(texts)) return "none";
+  std::string all;
+  for (const std::string& typed : texts.breakers) all += (all.empty() ? "\"" : " \"") + typed + "\"";
+  return all;
+}
+
 void set_sampler(qi::Session& session, qinfer_sampler_options sampler, const SamplerTexts& texts) {
   std::copy(texts.steps.begin(), texts.steps.end(), sampler.steps);
   sampler.top_n_sigma = std::max(sampler.top_n_sigma, 0.0F);
   if (texts.dry_window == 0) sampler.dry_multiplier = 0;
   sampler.dry_penalty_tokens = static_cast<std::uint32_t>(std::max(texts.dry_window, 0));
-  const bool none = texts.breakers.size() == 1 && texts.breakers[0] == "none";
-  if (!texts.breakers.empty()) session.set_dry_breakers(none ? std::vector<std::string>() : texts.breakers);
+  if (!texts.breakers.empty() || sampler.dry_multiplier > 0) session.set_dry_breakers(breakers_of(texts));
   session.set_sampler(sampler);
 }
 

@@ -14,7 +14,7 @@ namespace cli {
 /// What qinfer_sampler_options does not hold, as it was given.
 struct SamplerTexts {
   std::string steps;                  ///< letters; "" = the default order
-  std::vector<std::string> breakers;  ///< of DRY; none: the default ones
+  std::vector<std::string> breakers;  ///< of DRY, as typed; empty: the default ones
   std::int32_t dry_window = -1;       ///< -1: all tokens; 0: DRY is off
 };
 
@@ -24,6 +24,11 @@ void add_more_sampler_args(Options& options, qinfer_sampler_options& sampler, Sa
 std::string step_letters(const std::string& names);
 /// The inverse.
 std::string step_names(const std::string& letters);
+/// One more breaker of DRY, as it was typed; "none" and "default" take the place of all. Throws Failure, which says
+/// what would be right.
+void add_breaker(SamplerTexts& texts, const std::string& typed);
+/// "default", "none", or the texts as typed, in quotes.
+std::string breakers_text(const SamplerTexts& texts);
 /// How the session draws from now on.
 void set_sampler(qi::Session& session, qinfer_sampler_options sampler, const SamplerTexts& texts);
 

@@ -180,19 +180,19 @@ const Setting kSettings[] = {
     {"top-k", "", "keep the K likeliest tokens (0 = off)",
      [](Conv& c, const Text& v) { set_integer(c.sampler.top_k, v, kMaxTopK); },
      [](const Conv& c) { return std::to_string(c.sampler.top_k); }},
-    {"top-p", "", "keep the likeliest that together reach this probability (0 = off)",
+    {"top-p", "", "the likeliest that have this probability together",
      [](Conv& c, const Text& v) { set_real(c.sampler.top_p, v, 0, 1); },
      [](const Conv& c) { return short_number(c.sampler.top_p); }},
-    {"min-p", "", "drop tokens less likely than this share of the likeliest (0 = off)",
+    {"min-p", "", "drop those below this share of the likeliest",
      [](Conv& c, const Text& v) { set_real(c.sampler.min_p, v, 0, 1); },
      [](const Conv& c) { return short_number(c.sampler.min_p); }},
-    {"typical", "typical-p", "keep the most typical that together reach this probability (0 = off)",
+    {"typical", "typical-p", "the most typical of this probability together",
      [](Conv& c, const Text& v) { set_real(c.sampler.typical_p, v, 0, 1); },
      [](const Conv& c) { return short_number(c.sampler.typical_p); }},
-    {"top-nsigma", "top-n-sigma", "keep those within this many deviations of the best logit (0 = off)",
+    {"top-nsigma", "top-n-sigma", "keep those so many deviations from the best logit",
      [](Conv& c, const Text& v) { set_real(c.sampler.top_n_sigma, v, 0, kMaxReal); },
      [](const Conv& c) { return short_number(c.sampler.top_n_sigma); }},
-    {"dynatemp-range", "", "temperature less and plus this, by the entropy (0 = off)",
+    {"dynatemp-range", "", "temperature less and plus this, by the entropy",
      [](Conv& c, const Text& v) { set_real(c.sampler.dynatemp_range, v, 0, kMaxReal); },
      [](const Conv& c) { return short_number(c.sampler.dynatemp_range); }},
     {"dynatemp-exp", "dynatemp-exponent", "exponent of that",
@@ -218,6 +218,9 @@ const Setting kSettings[] = {
     {"dry-penalty-last-n", "", "how far back DRY looks (-1 = all, 0 = off)",
      [](Conv& c, const Text& v) { set_window(c.sampler_texts.dry_window, v); },
      [](const Conv& c) { return std::to_string(c.sampler_texts.dry_window); }},
+    {"dry-sequence-breaker", "", "one more text that ends repetitions; none, default",
+     [](Conv& c, const Text& v) { add_breaker(c.sampler_texts, v); },
+     [](const Conv& c) { return breakers_text(c.sampler_texts); }},
     {"mirostat", "", "2: mirostat 2 in place of the filters (0 = off)",
      [](Conv& c, const Text& v) {
        check(check_one_of(v, {"0", "2"}));
@@ -230,16 +233,16 @@ const Setting kSettings[] = {
     {"mirostat-ent", "mirostat-tau", "its target of surprise, in bits",
      [](Conv& c, const Text& v) { set_real(c.sampler.mirostat_tau, v, 0, kMaxReal); },
      [](const Conv& c) { return short_number(c.sampler.mirostat_tau == 0 ? 5 : c.sampler.mirostat_tau); }},
-    {"samplers", "", "the steps in their order, with ; between them, or default",
+    {"samplers", "", "steps in order, with ; between them; default",
      [](Conv& c, const Text& v) { c.sampler_texts.steps = v == "default" ? "" : step_letters(v); },
      [](const Conv& c) { return c.sampler_texts.steps.empty() ? Text("default") : step_names(c.sampler_texts.steps); }},
-    {"repeat-penalty", "", "divide the logits of tokens that occurred (1 = off)",
+    {"repeat-penalty", "", "divide the logits of past tokens (1 = off)",
      [](Conv& c, const Text& v) { set_real(c.sampler.repeat_penalty, v, 0, kMaxReal); },
      [](const Conv& c) { return short_number(c.sampler.repeat_penalty == 0 ? 1 : c.sampler.repeat_penalty); }},
-    {"frequency-penalty", "", "subtracted for each time that a token occurred (0 = off)",
+    {"frequency-penalty", "", "subtracted for each time that a token occurred",
      [](Conv& c, const Text& v) { set_real(c.sampler.frequency_penalty, v, -kMaxReal, kMaxReal); },
      [](const Conv& c) { return short_number(c.sampler.frequency_penalty); }},
-    {"presence-penalty", "", "subtracted if a token occurred (0 = off)",
+    {"presence-penalty", "", "subtracted if a token occurred",
      [](Conv& c, const Text& v) { set_real(c.sampler.presence_penalty, v, -kMaxReal, kMaxReal); },
      [](const Conv& c) { return short_number(c.sampler.presence_penalty); }},
     {"seed", "", "equal seeds give equal texts; /retry adds 1",
@@ -248,10 +251,10 @@ const Setting kSettings[] = {
     {"max-tokens", "num-predict", "of an answer at most (0 = until it ends)",
      [](Conv& c, const Text& v) { set_integer(c.max_tokens, v, 1u << 30); },
      [](const Conv& c) { return std::to_string(c.max_tokens); }},
-    {"max-think", "", "tokens of reasoning at most; then the answer begins (0 = no bound)",
+    {"max-think", "", "tokens of reasoning at most (0 = no bound)",
      [](Conv& c, const Text& v) { set_integer(c.max_reasoning, v, 1u << 30); },
      [](const Conv& c) { return std::to_string(c.max_reasoning); }},
-    {"overflow", "", "when the context is full: stop, or drop-oldest turns",
+    {"overflow", "", "when the context is full: stop or drop-oldest",
      [](Conv& c, const Text& v) {
        check(check_one_of(v, {"stop", "drop-oldest"}));
        c.drops_oldest = v == "drop-oldest";
@@ -286,7 +289,7 @@ std::vector<std::string> setting_names() {
 std::string settings_text(const ConversationOptions& options) {
   std::string text;
   for (const Setting& setting : kSettings)
-    text += format("%-18s  %-11s  %s\n", setting.name, setting.get(options).c_str(), setting.what);
+    text += format("%-20s %-7s %s\n", setting.name, setting.get(options).c_str(), setting.what);
   return text;
 }
 

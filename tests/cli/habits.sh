@@ -95,6 +95,18 @@ check_settings() {
   say "/set samplers temperature;xtc"
   say "/set samplers top_k;foo"
   check "set: steps of the sampler" shows 'samplers: "foo" is not one of penalties, dry'
+  say "/set dry-sequence-breaker"
+  check "set: a breaker of DRY needs a text" shows "/set needs a name and a value"
+  say "/set dry_sequence_breaker $(printf 'x%.0s' $(seq 41))"
+  check "set: a breaker that is too long" shows "dry-sequence-breaker: it has 41 bytes, at most 40"
+  say "/set dry-sequence-breaker #"
+  say '/set dry-sequence-breaker \n\t'
+  say "/show"
+  check "set: breakers of DRY are added" shows '^dry-sequence-breaker +"#" "\\n\\t" '
+  say "/set dry-sequence-breaker none"
+  say "/show"
+  check "set: no breakers of DRY" shows '^dry-sequence-breaker +none '
+  say "/set dry-sequence-breaker default"
   say "/set mirostat 1"
   check "set: the versions of mirostat" shows 'mirostat: "1" is not one of 0,2'
   say "/stats"
@@ -102,15 +114,18 @@ check_settings() {
   say "/show"
   check "show: the other samplers" shows "^typical +0\.9 "
   check "show: their defaults" shows "^dry-base +1\.75 "
+  check "show: the default breakers of DRY" shows "^dry-sequence-breaker +default "
   check "show: steps" shows "^samplers +temperature;xtc "
   say "/set samplers default"
   say "/set typical 0"
   say "/show"
   check "show: the model" shows "^model .*tiny-chat"
   check "show: settings" shows "^top-k +20 "
+  # The terminal breaks what is wider, and such a row is full.
+  check "show: no line is broken" [ "$(screen | awk 'length >= 80' | wc -l)" -eq 0 ]
   say "/?"
   check "help by another name" shows "/retry"
-  check "help: no line is broken" [ "$(screen | awk 'length > 80' | wc -l)" -eq 0 ]
+  check "help: no line is broken" [ "$(screen | awk 'length >= 80' | wc -l)" -eq 0 ]
   say "/image x.png"
   check "image: refused by name" shows "/image: models read text alone"
   say "/sev x"
