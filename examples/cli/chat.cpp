@@ -93,6 +93,7 @@ int run_chat(ChatArgs& args, const Options& given) {
   load.max_context = args.conversation.context_tokens;
   const qi::Model model = load_model(runtime, args.model, load);
   guard.reset();
+  if (args.conversation.template_text.empty()) need_template(model);
   const Sampling sampling = sampling_of(model);
   add_to_sampler(sampling, given, args.greedy, args.conversation.sampler);
   args.conversation.drops_oldest = args.overflow == "drop-oldest";

@@ -66,7 +66,46 @@ std::size_t distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+namespace {
+
+/// Names of other programs, and what they are here.
+constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+    {"run", "chat"},
+    {"complete", "generate"},
+    {"completion", "generate"},
+    {"show", "info"},
+    {"ls", "list"},
+    {"download", "pull"},
+    {"quantize", "pack"},
+    {"convert", "pack"},
+    {"server", "serve"},
+    {"--temperature", "--temp"},
+    {"--ctx-size", "--context"},
+    {"--max-model-len", "--context"},
+    {"--system-prompt", "--system"},
+    {"--predict", "-n"},
+    {"--n-predict", "-n"},
+    {"--max-tokens", "-n"},
+    {"--max-new-tokens", "-n"},
+    {"--reasoning-budget", "--max-think"},
+    {"--chat-template-file", "--template"},
+    {"--chat-template-kwargs", "--variables"},
+    {"--json-schema", "--schema"},
+    {"--json-schema-file", "--schema"},
+    {"--grammar", "--lark"},
+    {"--grammar-file", "--lark"},
+    {"--cache-type-k", "--kv"},
+    {"--cache-type-v", "--kv"},
+    {"--kv-cache-dtype", "--kv"},
+    {"--context-shift", "--overflow"},
+};
+
+}  // namespace
+
 std::string suggestion(std::string_view given, const std::vector<std::string>& names) {
+  for (const auto& [other, here] : kOtherNames)
+    if (given == other && std::find(names.begin(), names.end(), here) != names.end())
+      return "; did you mean " + std::string(here) + "?";
   const auto far = [&](const std::string& name) { return distance(given.substr(0, 100), name); };
   const auto nearest = std::min_element(names.begin(), names.end(),
                                         [&](const std::string& a, const std::string& b) { return far(a) < far(b); });
@@ -84,8 +123,10 @@ std::vector<std::string> names_of_commands(const CLI::App& app) {
 
 std::vector<std::string> names_of_options(const CLI::App& command) {
   std::vector<std::string> names;
-  for (const CLI::Option* option : command.get_options())
+  for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  }
   return names;
 }
 
@@ -215,17 +256,24 @@ Options Commands::add(const char* name, const char* description) {
 void Commands::set_version(std::string version) { app_->set_version_flag("--version", std::move(version)); }
 void Commands::set_footer(const char* text) { app_->footer(text); }
 
+void Commands::refuse_unknown() const {
+  const std::vector<CLI::App*> given = app_->get_subcommands();
+  for (const std::string& text : app_->remaining(true)) {
+    const std::string name = text.substr(0, text.find('='));
+    if (name.starts_with("--") && name.size() > 2 && !given.empty())
+      throw UsageError(json_string(name) + " is no option of it" + suggestion(name, names_of_options(*given[0])));
+  }
+}
+
 void Commands::parse(std::vector<std::string> arguments) {
   std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
   try {
     app_->parse(std::move(arguments));
   } catch (const CLI::ExtrasError& error) {
-    const std::vector<CLI::App*> given = app_->get_subcommands();
-    for (const std::string& text : app_->remaining(true)) {
-      const std::string name = text.substr(0, text.find('='));
-      if (name.starts_with("--") && name.size() > 2 && !given.empty())
-        throw UsageError(json_string(name) + " is no option of it" + suggestion(name, names_of_options(*given[0])));
-    }
+    refuse_unknown();
+    throw UsageError(error.what());
+  } catch (const CLI::RequiredError& error) {
+    refuse_unknown();  // such as a typo of --help
     throw UsageError(error.what());
   }
 }

@@ -106,6 +106,8 @@ class Commands {
 
  private:
   void parse(std::vector<std::string> arguments);
+  /// Throws UsageError for an option that the command does not have.
+  void refuse_unknown() const;
 
   std::unique_ptr<CLI::App> app_;
   std::function<int()> chosen_;  ///< what to do, as the command that was given says

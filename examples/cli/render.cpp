@@ -26,6 +26,7 @@ int run_render(const RenderArgs& args) {
   auto load = qi::options<qinfer_load_options>();
   load.flags = QINFER_LOAD_NO_WEIGHTS;
   const qi::Model model = load_model(runtime, args.model, load);
+  if (text.empty()) need_template(model);
   print(args.ids ? join_ids(model.tokenize_chat(conversation, options)) + "\n"
                  : model.render_chat(conversation, options));
   return 0;

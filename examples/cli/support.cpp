@@ -85,6 +85,11 @@ qi::Model load_model(qi::Runtime& runtime, const std::string& path, const qinfer
   });
 }
 
+void need_template(const qi::Model& model) {
+  if (qinfer_model_chat_template_name(model.native(), 0) == nullptr)
+    throw Failure("the model has no chat template: give one by --template FILE");
+}
+
 std::string read_file(const std::string& path) {
   std::ifstream file(path == "-" ? "/dev/stdin" : path, std::ios::binary);
   std::string text(std::istreambuf_iterator<char>(file), {});

@@ -57,6 +57,9 @@ class ProgressBar {
 qi::Model load_model(qi::Runtime& runtime, const std::string& path,
                      const qinfer_load_options& options = qi::options<qinfer_load_options>());
 
+/// Throws Failure, which names the option that would help, if the model has no chat template.
+void need_template(const qi::Model& model);
+
 /// The bytes of a file, or of standard input for "-".
 std::string read_file(const std::string& path);
 

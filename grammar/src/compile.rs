@@ -200,7 +200,8 @@ fn refusal(what: &str, notes: usize, said: &str) -> Error {
         );
     }
     let code = if what == "JSON schema" { Code::Unsupported } else { Code::Format };
-    Error::new(code, format!("the {what} cannot be compiled: {said}"))
+    let line = said.split_whitespace().collect::<Vec<_>>().join(" "); // the engine draws arrows below the text
+    Error::new(code, format!("the {what} cannot be compiled: {line}"))
 }
 
 /// The refusal of a grammar that names an end token as a part of the text.

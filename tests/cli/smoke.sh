@@ -63,6 +63,15 @@ check_usage() {
   expect "an option with a typo" 2 generate "$model" x --tmep 1
   check "an option with a typo: the nearest" grep -q '"--tmep" is no option of it; did you mean --temp?' "$err"
   check "an option with a typo: the command's help" grep -q 'see qinfer generate --help' "$err"
+  expect "a command as another program has it" 2 run "$model"
+  check "a command as another program has it: what it is here" grep -q '"run" is no command; did you mean chat?' "$err"
+  expect "an option as another program has it" 2 generate "$model" x --temperature 0.5
+  check "an option as another program has it: what it is here" \
+    grep -q '"--temperature" is no option of it; did you mean --temp?' "$err"
+  expect "an option without a long name" 2 generate "$model" x --max-tokens 5
+  check "an option without a long name: what it is here" grep -q 'did you mean -n?' "$err"
+  expect "a typo of --help" 2 chat --hlep
+  check "a typo of --help: the nearest" grep -q '"--hlep" is no option of it; did you mean --help?' "$err"
   expect "info without a model" 2 info
   expect "unknown option" 2 info "$model" --frobnicate
   expect "negative number" 2 generate "$model" x -n -5
@@ -268,7 +277,7 @@ check_render() {
   expect "tokenize what was rendered" 0 tokenize "$model" "<|endoftext|>Once <|endoftext|>2026"
   check "render: content has no control tokens" [ "$(wc -c <"$work/rendered")" -gt "$(wc -c <"$out")" ]
   expect "render without a template" 1 render "$model" "$work/chat.json"
-  check "render: says so" grep -q "no chat template" "$err"
+  check "render: says which option" grep -q "no chat template: give one by --template FILE" "$err"
   expect "render: no such file" 1 render "$model" "$work/none.json"
   expect "render: a bad date" 1 render "$model" "$work/chat.json" --template "$work/template" --now today
 }
@@ -360,6 +369,9 @@ check_grammar() {
     check "generate --regex without the library" [ "$status" -eq 1 ]
     return
   fi
+  expect "generate --regex that is none" 1 generate "$model" "Once " --regex '(a'
+  check "generate --regex that is none: in words" grep -q 'regex parse error: .*error: unclosed group' "$err"
+  check "generate --regex that is none: no line ends in it" grep -qv '?' "$err"
   expect "generate --regex" 0 generate "$model" "Once " --regex '[a-c]{5}' --temp 2 -n 20
   check "generate --regex: five letters" grep -qxE 'Once [a-c]{5}' "$out"
   printf 'start: "hen" " hen"*\n' >"$work/hens.lark"
