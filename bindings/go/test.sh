@@ -74,8 +74,12 @@ shows() { # TEXT COMMAND...: the output of the command holds the text
   output=$("$@")
   [[ $output == *"$text"* ]] || { echo "$1 printed: $output" >&2; return 1; }
 }
-(cd "$repository" && shows "little girl named Lily" "$work/bin/minimal")
-(cd "$repository" && shows "Once upon a time, there was" "$work/bin/together")
+# From a folder where there is no model.
+cd "$work/tmp"
+shows "little girl named Lily" "$work/bin/minimal"
+shows "little girl named Lily" "$work/bin/minimal" "$stories"
+shows "Once upon a time, there was" "$work/bin/together"
+shows "Once upon a time" "$work/bin/story" -tokens 20
 shows "One sunny day," "$work/bin/story" -tokens 20 "$stories" "One sunny day"
 "$work/bin/bench" -runs 5 "$stories"
 echo "Go: $("$go" env GOVERSION), all passed"

@@ -1,17 +1,22 @@
 // Command minimal is the program that README.md shows: the beginning of a story, as it comes.
+//
+//	minimal [MODEL]
 package main
 
 import (
 	"context"
 	"fmt"
 	"log"
+	"os"
+	"path/filepath"
+	"runtime"
 
 	"qinfer"
 )
 
 func main() {
 	ctx := context.Background()
-	model, err := qinfer.Load(ctx, "examples/models/tiny-stories", qinfer.LoadOptions{})
+	model, err := qinfer.Load(ctx, modelPath(), qinfer.LoadOptions{})
 	check(err)
 	defer model.Close()
 	session, err := model.NewSession(qinfer.SessionOptions{})
@@ -22,6 +27,16 @@ func main() {
 		check(err)
 		fmt.Print(text)
 	}
+	fmt.Println()
+}
+
+// modelPath is the first argument, or a model of the repository, wherever the program runs.
+func modelPath() string {
+	if len(os.Args) > 1 {
+		return os.Args[1]
+	}
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "../../../../examples/models/tiny-stories")
 }
 
 func check(err error) {

@@ -1,6 +1,8 @@
 // Command story tells a story as it is made up, until its end or the interrupt key.
 //
-//	story [-seed N] [-tokens N] MODEL [BEGINNING]
+//	story [-seed N] [-tokens N] [MODEL [BEGINNING]]
+//
+// Without MODEL it is one of the repository, wherever the program runs.
 package main
 
 import (
@@ -10,6 +12,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"runtime"
 
 	"qinfer"
 )
@@ -18,18 +22,23 @@ func main() {
 	seed := flag.Uint64("seed", 1, "another seed tells another story")
 	tokens := flag.Uint("tokens", 300, "the most tokens that the story has")
 	flag.Parse()
+	_, file, _, _ := runtime.Caller(0)
+	path := filepath.Join(filepath.Dir(file), "../../../../examples/models/tiny-stories")
 	beginning := "Once upon a time"
 	switch flag.NArg() {
-	case 1:
 	case 2:
 		beginning = flag.Arg(1)
+		fallthrough
+	case 1:
+		path = flag.Arg(0)
+	case 0:
 	default:
-		fmt.Fprintln(os.Stderr, "usage: story [-seed N] [-tokens N] MODEL [BEGINNING]")
+		fmt.Fprintln(os.Stderr, "usage: story [-seed N] [-tokens N] [MODEL [BEGINNING]]")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	err := tell(ctx, flag.Arg(0), beginning, *seed, uint32(*tokens))
+	err := tell(ctx, path, beginning, *seed, uint32(*tokens))
 	if errors.Is(err, context.Canceled) {
 		fmt.Println(" ...")
 	} else if err != nil {

@@ -1,18 +1,23 @@
 // Command together is the program that README.md shows for engines: several stories, whose tokens are drawn as one
 // batch.
+//
+//	together [MODEL]
 package main
 
 import (
 	"context"
 	"fmt"
 	"log"
+	"os"
+	"path/filepath"
+	"runtime"
 
 	"qinfer"
 )
 
 func main() {
 	ctx := context.Background()
-	model, err := qinfer.Load(ctx, "examples/models/tiny-stories", qinfer.LoadOptions{})
+	model, err := qinfer.Load(ctx, modelPath(), qinfer.LoadOptions{})
 	check(err)
 	defer model.Close()
 	cache, err := model.NewKvCache(qinfer.KvCacheOptions{BudgetBlocks: 32})
@@ -40,6 +45,15 @@ func main() {
 		}
 		fmt.Println()
 	}
+}
+
+// modelPath is the first argument, or a model of the repository, wherever the program runs.
+func modelPath() string {
+	if len(os.Args) > 1 {
+		return os.Args[1]
+	}
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "../../../../examples/models/tiny-stories")
 }
 
 func check(err error) {
