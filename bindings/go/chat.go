@@ -11,16 +11,18 @@ import (
 )
 
 // Chat is a conversation with a model. Messages and the like may be changed between turns. While a reply is in its
-// reasoning, the LogitsHook of the session rests. It is for one goroutine at a time.
+// reasoning, the LogitsHook of the session rests, and so does the Grammar. It is for one goroutine at a time.
 type Chat struct {
 	Conversation
 	Sampler            SamplerOptions // as it is at the first turn
 	MaxTokens          uint32         // of a reply; 0 = no bound but the context's
 	MaxReasoningTokens uint32         // of these; then the reasoning is ended, and the content begins; 0 = no bound
+	Grammar            *Grammar       // that the content of a reply fulfils, instead of what the session's hook does; nil: none
 	Result             Generated      // of the last turn
 
-	model   *Model
-	session *Session
+	model    *Model
+	session  *Session
+	enforced *hookState // of the last turn's Grammar
 }
 
 // NewChat begins a conversation with no messages.
@@ -127,10 +129,28 @@ func (c *Chat) prepare(ctx context.Context) (*Reply, error) {
 		}
 		c.session = session
 	}
-	if _, err = c.session.SetTokens(tokens); err != nil {
+	if err = c.enforce(tokens); err != nil {
 		return nil, err
 	}
 	return c.model.NewReply(ctx, c.Conversation)
+}
+
+// enforce gives the session the tokens, and the grammar of this turn instead of the one of the turn before.
+func (c *Chat) enforce(tokens []Token) error {
+	if c.enforced != nil && c.session.hooked() == c.enforced {
+		if err := c.session.SetLogitsHook(nil); err != nil {
+			return err
+		}
+	}
+	c.enforced = nil
+	if _, err := c.session.SetTokens(tokens); err != nil || c.Grammar == nil {
+		return err
+	}
+	err := c.session.SetGrammar(c.Grammar)
+	if err == nil {
+		c.enforced = c.session.hooked()
+	}
+	return err
 }
 
 // generate emits the parts of the reply, and keeps it as a message, or what has come of it when it is ended from outside.

@@ -3,12 +3,14 @@
 package qinfer_test
 
 import (
+	"encoding/json"
 	"math"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"unicode/utf8"
 
 	"qinfer"
 )
@@ -115,6 +117,36 @@ func TestCallsHaveTheirWholeNames(t *testing.T) {
 	parts = append(parts, must(reply.Finish())(t)...)
 	if len(parts) != 1 || parts[0].Kind != qinfer.PartCall || parts[0].Name != cases.Call.Name {
 		t.Errorf("the parts are %q, want a call of %q", parts, cases.Call.Name)
+	}
+}
+
+func TestDocumentsFulfilTheSchema(t *testing.T) {
+	needGrammars(t)
+	grammar := must(model.JSONSchema(cases.Schema, qinfer.GrammarOptions{}))(t)
+	defer grammar.Close()
+	ended := 0
+	for seed := range uint64(5) {
+		session := prompted(t, "Lily: ")
+		check(t, session.SetSampler(qinfer.SamplerOptions{Temperature: 1.5, Seed: seed}))
+		check(t, session.SetGrammar(grammar))
+		done := generated(t, session, 200)
+		if done.Finish != qinfer.FinishEnd {
+			continue
+		}
+		ended++
+		document := struct {
+			Name *string
+			Age  int
+		}{}
+		decoder := json.NewDecoder(strings.NewReader(done.Text))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&document); err != nil || document.Name == nil || decoder.More() ||
+			utf8.RuneCountInString(*document.Name) > 12 || document.Age != 4 && document.Age != 5 {
+			t.Errorf("the document is %q: %v", done.Text, err)
+		}
+	}
+	if ended == 0 {
+		t.Error("no document was completed")
 	}
 }
 

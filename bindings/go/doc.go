@@ -8,16 +8,17 @@
 //
 // # Handles
 //
-// [Runtime], [Model], [KvCache], [KvStore], [Session], [Detokenizer], [Reply] and [Engine] hold memory of the library until Close.
-// They may be closed in any order and more than once; afterwards their methods return [ErrClosed]. Close does not wait,
-// but for [Engine.Close]: while another goroutine is in a call, the memory lives until that call ends. A handle that is no longer reachable is freed
-// by a finalizer, at some later time. A copy of such a struct is the same handle. The methods of a nil pointer and of a
-// zero value return an error.
+// [Runtime], [Model], [KvCache], [KvStore], [Session], [Detokenizer], [Reply], [Grammar], [Matcher] and [Engine] hold
+// memory of the library until Close. They may be closed in any order and more than once; afterwards their methods return
+// [ErrClosed]. Close does not wait, but for [Engine.Close]: while another goroutine is in a call, the memory lives until
+// that call ends. A handle that is no longer reachable is freed by a finalizer, at some later time. A copy of such a
+// struct is the same handle. The methods of a nil pointer and of a zero value return an error.
 //
 // # Goroutines
 //
-// Runtimes, models, caches, stores, engines and requests are for any number of goroutines. A session, a detokenizer and a reply are for one
-// goroutine at a time: a second call at once returns [ErrState], for a session where both change it.
+// Runtimes, models, grammars, matchers, caches, stores, engines and requests are for any number of goroutines. A session,
+// a detokenizer and a reply are for one goroutine at a time: a second call at once returns [ErrState], for a session where
+// both change it.
 //
 // An [Engine] draws the tokens of many sessions as one batch. A session that was submitted is the engine's until its
 // [Request] has ended: other calls that use it return [ErrState].

@@ -33,7 +33,8 @@ type LogitsHook struct {
 type hookState struct {
 	caught
 	LogitsHook
-	lent atomic.Pointer[object] // its session while an engine has that: the functions of the hook may read it
+	matcher *Matcher               // of a grammar, whose hook is the library's; nil: the functions are the program's
+	lent    atomic.Pointer[object] // its session while an engine has that: the functions of the hook may read it
 }
 
 // attempt runs a function of the hook and reports whether the call goes on.
@@ -131,7 +132,9 @@ func (s *Session) hooked() *hookState {
 // finishHook ends a call in which the session's hook may have failed.
 func (s *Session) finishHook(err error) error {
 	if hook := s.hooked(); hook != nil && errors.Is(err, ErrCancelled) {
-		return hook.finish(err, StatusCancelled, nil)
+		var ofHook caught
+		ofHook.panicked, ofHook.value, ofHook.err = hook.take()
+		return ofHook.finish(err, StatusCancelled, nil)
 	}
 	return err // without the failure of the hook, if a callback made this call: it is of the call around it
 }

@@ -52,7 +52,7 @@ var cases struct {
 		Text string `json:"text"`
 		Name string `json:"name"`
 	} `json:"call"`
-	Schema json.RawMessage `json:"schema"` // grammars are left out
+	Schema json.RawMessage `json:"schema"`
 	Hook   greedyCase      `json:"hook"`
 	Prefix struct {
 		Text         string `json:"text"`
@@ -136,6 +136,17 @@ func prompted(t *testing.T, prompt string) *qinfer.Session {
 	t.Cleanup(func() { session.Close() })
 	check(t, session.AppendText(prompt))
 	return session
+}
+
+// needGrammars skips the test where there is no libqinfer_grammar.
+func needGrammars(t *testing.T) {
+	t.Helper()
+	grammar, err := model.Regex("a", qinfer.GrammarOptions{})
+	if errors.Is(err, qinfer.ErrNotFound) {
+		t.Skipf("libqinfer_grammar is not there: %v", err)
+	}
+	check(t, err)
+	grammar.Close()
 }
 
 func evaluated(t *testing.T, prompt string) *qinfer.Session {

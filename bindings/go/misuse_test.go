@@ -33,7 +33,7 @@ var functions = map[string]any{
 var handles = []any{
 	(*qinfer.Runtime)(nil), (*qinfer.Model)(nil), (*qinfer.KvCache)(nil), (*qinfer.Session)(nil),
 	(*qinfer.Detokenizer)(nil), (*qinfer.Reply)(nil), (*qinfer.Chat)(nil), (*qinfer.Engine)(nil),
-	(*qinfer.KvStore)(nil),
+	(*qinfer.KvStore)(nil), (*qinfer.Grammar)(nil), (*qinfer.Matcher)(nil),
 }
 
 func TestWalksLeaveNothingOut(t *testing.T) {
@@ -68,7 +68,7 @@ func TestWalksLeaveNothingOut(t *testing.T) {
 	}
 }
 
-// live is a handle of each type but Chat, with logits of a session, which the end of the test closes.
+// live is a handle of each type but Chat, with logits of a session; the end of the test closes them.
 func live(t *testing.T) []any {
 	own := must(qinfer.NewRuntime(qinfer.RuntimeOptions{Threads: 1}))(t)
 	loaded := must(loaded(cases.ChatModel))(t)
@@ -79,6 +79,12 @@ func live(t *testing.T) []any {
 	all := []any{own, loaded, cache, session, must(loaded.NewDetokenizer())(t),
 		must(cache.NewEngine(qinfer.EngineOptions{}))(t), must(cache.NewKvStore(t.TempDir(), 1<<30))(t),
 		must(loaded.NewReply(background, qinfer.Conversation{Messages: cases.Chat[0].Messages}))(t)}
+	grammar, err := loaded.Regex("(?s:.*)", qinfer.GrammarOptions{})
+	if err == nil {
+		all = append(all, grammar, must(grammar.NewMatcher())(t))
+	} else if !errors.Is(err, qinfer.ErrNotFound) { // without libqinfer_grammar there are none
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { closeAll(all) })
 	return all
 }

@@ -34,6 +34,7 @@ type LoadOptions struct {
 type Model struct {
 	object *object
 	c      *C.qinfer_model
+	vocab  *vocabulary // of all copies of the handle
 }
 
 func (o *LoadOptions) native(t *texts, cancel *C.qinfer_cancel) C.qinfer_load_options {
@@ -65,8 +66,12 @@ func Load(ctx context.Context, path string, o LoadOptions) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := m.c
-	m.object = newObject(func() { C.qinfer_model_free(made) })
+	made, vocab := m.c, &vocabulary{}
+	m.vocab = vocab
+	m.object = newObject(func() {
+		vocab.free()
+		C.qinfer_model_free(made)
+	})
 	return m, nil
 }
 

@@ -10,7 +10,7 @@ import (
 
 func TestReadmeShowsTheProgramsThatAreRun(t *testing.T) {
 	readme, script := string(must(os.ReadFile("README.md"))(t)), string(must(os.ReadFile("test.sh"))(t))
-	for _, name := range []string{"minimal", "together"} {
+	for _, name := range []string{"minimal", "together", "schema"} {
 		program := string(must(os.ReadFile("examples/" + name + "/main.go"))(t))
 		_, rest, found := strings.Cut(program, "func main() {\n")
 		body, _, ended := strings.Cut(rest, "\n}\n")

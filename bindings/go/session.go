@@ -159,7 +159,8 @@ func (s *Session) Truncate(n int) error {
 	return s.finishHook(err)
 }
 
-// Fork makes a copy that shares memory until one side writes. Its hook is what the Clone of the hook makes.
+// Fork makes a copy that shares memory until one side writes. Its hook is what the Clone of the hook makes; a grammar it
+// has at the same place.
 func (s *Session) Fork() (*Session, error) {
 	fork := &forkCall{}
 	user := cgo.NewHandle(fork)
@@ -176,6 +177,10 @@ func (s *Session) Fork() (*Session, error) {
 	copied.hook.Store(fork.made)
 	if fork.none {
 		return copied, copied.SetLogitsHook(nil)
+	}
+	if err = s.hooked().forkMatcher(copied); err != nil {
+		copied.Close()
+		return nil, err
 	}
 	return copied, nil
 }
