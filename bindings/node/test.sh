@@ -26,7 +26,10 @@ else
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
 fi
-unset LD_LIBRARY_PATH NODE_OPTIONS NODE_PATH
+unset LD_LIBRARY_PATH NODE_OPTIONS NODE_PATH QINFER_GRAMMAR_LIBRARY
+# libqinfer_grammar is built with the library where there is cargo.
+grammars=$(ls "$prefix"/lib*/libqinfer_grammar.so.* "$prefix"/lib/*/libqinfer_grammar.so.* 2>/dev/null || true)
+[ -n "$grammars" ] || echo "without the tests of grammars: there is no libqinfer_grammar in $prefix"
 
 step() { printf '== %s\n' "$1"; }
 mkdir "$work/package"
@@ -50,7 +53,11 @@ done
 step "tests"
 mkdir "$work/calls"
 QINFER_CHECKOUT=$checkout QINFER_NODE_CALLS=$work/calls npm test --silent
-node scripts/uncalled.mjs "$work/calls"
+if [ -n "$grammars" ]; then
+  node scripts/uncalled.mjs "$work/calls"
+else
+  node scripts/uncalled.mjs "$work/calls" '^(new )?(Grammar|Matcher)|^Session\.(setG|g)rammar$' # their tests were skipped
+fi
 
 step "the packed package in an empty folder"
 npm pack --silent --pack-destination "$work"
@@ -59,10 +66,14 @@ cd "$work/empty"
 npm init --yes >/dev/null
 npm install --offline --ignore-scripts --no-audit --no-fund "$work"/qinfer-*.tgz
 ln -s "$checkout/examples/models" models
-sed -n '/^```js$/,/^```$/p' "$here/README.md" | sed '/^```/d' >readme.mjs
+without=${grammars:+nothing at all}
+awk -v without="${without:-Grammar}" '/^```js$/ {inside = 1; block = ""; next}
+  inside && /^```$/ {inside = 0; if (!index(block, without)) printf "%s", block}
+  inside {block = block $0 "\n"}' "$here/README.md" >readme.mjs
 [ "$(wc -l <readme.mjs)" -ge 10 ]
 node readme.mjs | tee readme.txt
 grep -q '^, there was a little girl named Lily. She was a very kind girl\.' readme.txt
+[ -z "$grammars" ] || grep -Eq '^(Lily|Tom|Sue) is [3-9] years old$' readme.txt
 for story in 'Once upon a time' 'Tom and Sue' 'The sun'; do grep -q "^$story.\{30\}" readme.txt; done
 # The library is the package's own, not one that the system has.
 node -e "
@@ -70,9 +81,27 @@ node -e "
   const library = process.report.getReport().sharedObjects.filter((name) => name.includes('libqinfer'));
   if (library.length !== 1 || !library[0].startsWith(require('fs').realpathSync('node_modules'))) throw new Error(library);"
 
-step "the example"
-node node_modules/qinfer/examples/story.mjs models/tiny-stories | tee story.txt
-grep -q '^Once upon a time.*\.$' story.txt
+if [ -x "$prefix/bin/qinfer-server" ]; then
+  "$prefix/bin/qinfer-server" --version >installed.txt
+  node_modules/.bin/qinfer-server --version | cmp - installed.txt
+fi
+
+step "the examples, with models that are named and with those of the repository"
+examples() { # FOLDER [MODEL_FOLDER]
+  node "$1/story.mjs" ${2:+"$2/tiny-stories"} | tee story.txt
+  grep -q '^Once upon a time.*\.$' story.txt
+  [ -n "$grammars" ] || return 0
+  node "$1/schema.mjs" ${2:+"$2/tiny-chat"} | tee schema.txt
+  [ "$(grep -Ec '^(Lily|Tom|Sue) is [3-9] years old$' schema.txt)" -eq 3 ]
+}
+examples node_modules/qinfer/examples models
+# The built package where the repository has it.
+mkdir -p "$work/checkout/bindings/node"
+tar -C "$work/package" --exclude=node_modules -cf - . | tar -C "$work/checkout/bindings/node" -xf -
+ln -s "$checkout/examples" "$work/checkout/examples"
+examples "$work/checkout/bindings/node/examples"
+if node node_modules/qinfer/examples/story.mjs 2>usage.txt; then exit 1; fi
+grep -q '^usage: node story\.mjs' usage.txt
 
 step "the bench"
 cd "$work/package"

@@ -1,10 +1,13 @@
 // Tells a story: streams what a model makes of a prompt, and stops it where a sentence ends.
-// node story.mjs MODEL [PROMPT]
+// node story.mjs [MODEL [PROMPT]]      without MODEL: one of the repository, wherever this runs
+import { existsSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import { Model, Session } from 'qinfer';
 
-const [path, prompt = 'Once upon a time'] = process.argv.slice(2);
-if (path === undefined) {
-  console.error('usage: node story.mjs MODEL [PROMPT]');
+const ours = fileURLToPath(new URL('../../../examples/models/tiny-stories', import.meta.url));
+const [path = ours, prompt = 'Once upon a time'] = process.argv.slice(2);
+if (!existsSync(path)) {
+  console.error(`usage: node story.mjs [MODEL [PROMPT]] (there is no ${path})`);
   process.exit(2);
 }
 

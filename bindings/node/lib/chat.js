@@ -1,6 +1,7 @@
 // Conversations, in turns of which only what is new is evaluated.
 'use strict';
 
+const { Grammar } = require('./grammar.js');
 const { handleOf } = require('./handles.js');
 const { Model, messagesOf } = require('./model.js');
 const { Reply } = require('./reply.js');
@@ -8,8 +9,15 @@ const { Session } = require('./session.js');
 const { nested, optionsOf, u32, wrong } = require('./values.js');
 const { kReply, kSampler, kTurn } = require('./options.js');
 
+const grammar = (value, what) => {
+  handleOf(value, Grammar, what);
+  return value;
+};
+
+const kChatTurn = { ...kTurn, grammar };
 const kChat = {
   ...kReply,
+  grammar,
   messages: (messages) => [...messagesOf(messages)],
   sampler: nested(kSampler),
   maxTokens: u32,
@@ -20,17 +28,18 @@ class Chat {
   #prompt;
   #sampler;
   #turnOptions;
+  #enforced = null; // The grammar that the last turn gave the session.
 
   constructor(model, options) {
     handleOf(model, Model, 'model');
     const { messages = [], sampler, ...others } = optionsOf(options, kChat, 'Chat');
-    const { maxTokens, maxReasoningTokens, reasoning, ...prompt } = others;
+    const { maxTokens, maxReasoningTokens, reasoning, grammar, ...prompt } = others;
     this.model = model;
     this.messages = messages;
     this.session = null;
     this.result = undefined;
     this.#sampler = sampler;
-    this.#turnOptions = { maxTokens, maxReasoningTokens, reasoning };
+    this.#turnOptions = { maxTokens, maxReasoningTokens, reasoning, grammar };
     this.#prompt = prompt;
   }
 
@@ -51,21 +60,21 @@ class Chat {
     Chat.#check(chat);
     if (typeof content !== 'string' && content !== null)
       throw wrong('content', 'a string, or null for a reply to the messages as they are', content);
-    return chat.#turn(content, { ...chat.#turnOptions, ...optionsOf(options, kTurn, of) });
+    return chat.#turn(content, { ...chat.#turnOptions, ...optionsOf(options, kChatTurn, of) });
   }
 
   static #check(chat) {
     if (typeof chat !== 'object' || chat === null || !(#prompt in chat)) throw wrong('this', 'a Chat', chat);
   }
 
-  async *#turn(content, { reasoning, ...settings }) {
+  async *#turn(content, { reasoning, grammar, ...settings }) {
     const added = content === null ? undefined : { role: 'user', content };
     messagesOf(this.messages);
     if (added) this.messages.push(added);
     try {
       this.session ??= this.#start();
       handleOf(this.session, Session, 'session');
-      this.session.setTokens(this.model.tokenizeChat(this.messages, this.#prompt));
+      this.#enforce(grammar, this.model.tokenizeChat(this.messages, this.#prompt));
       const reply = new Reply(this.model, this.messages, { ...this.#prompt, reasoning });
       try {
         yield* this.#reply(reply, settings);
@@ -76,6 +85,16 @@ class Chat {
       // A turn without a reply leaves nothing: templates want roles that alternate.
       if (added && this.messages.at(-1) === added) this.messages.pop();
     }
+  }
+
+  /** Gives the session the tokens, and the grammar of this turn instead of the one of the turn before. */
+  #enforce(grammar, tokens) {
+    if (this.#enforced !== null && this.session.grammar === this.#enforced) this.session.setGrammar(null);
+    this.#enforced = null;
+    this.session.setTokens(tokens);
+    if (grammar === undefined) return;
+    this.session.setGrammar(grammar);
+    this.#enforced = grammar;
   }
 
   #start() {

@@ -494,7 +494,7 @@ export class Session {
   readonly loaded?: { recovered: boolean; otherBits: boolean; tokens: number; evaluatedTokens: number };
   save(path: string | URL): Promise<void>;
   saveSync(path: string | URL, options?: WithFiles): void;
-  /** A copy that shares memory until one side writes. It has no hook. */
+  /** A copy that shares memory until one side writes. It has no logits hook; a grammar it has, at the same place. */
   fork(): Session;
 
   /** Adds pending tokens, or those of a text. */
@@ -525,8 +525,17 @@ export class Session {
   setDryBreakers(texts: string | readonly string[]): void;
   /** Adds to the logits of tokens; -Infinity bans one. Replaces what was set. */
   setBias(bias: ReadonlyMap<number, number> | Readonly<Record<number, number>>): void;
+  /** Takes the place of a grammar, if there is one. */
   setLogitsHook(hook: LogitsHook | LogitsHook['apply'] | null): void;
   readonly logitsHook: LogitsHook | null;
+  /**
+   * What is drawn from now on fulfils the grammar, from its beginning, or goes on where a matcher stands. Takes the place
+   * of a logits hook; null: neither. QINFER_E_INVALID_ARGUMENT for a grammar of another model, QINFER_E_STATE for a
+   * matcher that a session has. Where the grammar cannot go on, calls that draw are QINFER_E_CANCELLED, whose cause is a
+   * QinferError with the reason.
+   */
+  setGrammar(grammar: Grammar | Matcher | null): void;
+  readonly grammar: Grammar | Matcher | null;
 
   evaluate(options?: EvaluateOptions): Promise<void>;
   evaluateSync(options?: EvaluateOptions): void;
@@ -557,6 +566,87 @@ export class Session {
   stream(options?: StreamOptions): Stream<string>;
   /** The same, each token a piece. */
   streamTokens(options?: PieceOptions): Stream<Piece>;
+}
+
+/** A JSON schema: an object, true or false, or JSON as a string. Properties are drawn in its order. */
+export type JsonSchema = Readonly<Record<string, unknown>> | boolean | string;
+
+/** Limits, against texts that come from strangers; 0 = the default, which qinfer_grammar.h says. */
+export interface GrammarOptions {
+  /** Of a JSON schema: white space as often as the model likes. */
+  anySpace?: boolean;
+  /** Of the text. */
+  maxSourceBytes?: number | bigint;
+  /** Of brackets in the text. */
+  maxDepth?: number;
+  /** Of the lexer. */
+  maxStates?: number;
+  /** Of the compiled grammar. */
+  maxSymbols?: number;
+  /** Of the parser, at one place of the text. */
+  maxRowItems?: number;
+  /** Steps of the compiler of regular expressions, and the same for one token. */
+  compileWork?: number | bigint;
+  maskWork?: number | bigint;
+}
+
+export interface Grammar extends Handle {}
+/**
+ * A compiled text that what a session draws fulfils, for any number of sessions of the model. It needs libqinfer_grammar:
+ * QINFER_E_NOT_FOUND where that is not in the package, nor named by the environment variable QINFER_GRAMMAR_LIBRARY, nor
+ * found by the system. QINFER_E_FORMAT has the byte offset of a mistake in detail, where it is known; QINFER_E_UNSUPPORTED
+ * names a keyword that no grammar enforces, or a limit.
+ */
+export class Grammar {
+  private constructor();
+  /** The text is one document that fulfils the schema. */
+  static jsonSchema(model: Model, schema: JsonSchema, options?: GrammarOptions): Promise<Grammar>;
+  static jsonSchemaSync(model: Model, schema: JsonSchema, options?: GrammarOptions): Grammar;
+  /** The whole text matches, in the syntax of Rust's regex crate. */
+  static regex(model: Model, pattern: string, options?: GrammarOptions): Promise<Grammar>;
+  static regexSync(model: Model, pattern: string, options?: GrammarOptions): Grammar;
+  /** As llguidance reads Lark: with a rule "start". */
+  static lark(model: Model, text: string, options?: GrammarOptions): Promise<Grammar>;
+  static larkSync(model: Model, text: string, options?: GrammarOptions): Grammar;
+  readonly model: Model;
+  readonly info: {
+    kind: 'jsonSchema' | 'regex' | 'lark';
+    /** Of the vocabulary. */
+    nTokens: number;
+    /** Kinds of documents that fulfil a schema and are not drawn, and what the compiler says. */
+    nWarnings: number;
+  };
+}
+
+export interface Matcher extends Handle {}
+/**
+ * Where one text stands in a grammar: for programs that sample without a session, and to go on after a snapshot, by
+ * accept() of the tokens that were drawn and Session.setGrammar(). It is for one session.
+ */
+export class Matcher {
+  /** At the beginning. */
+  constructor(grammar: Grammar);
+  readonly model: Model;
+  /** Another one at the same place. */
+  clone(): Matcher;
+  /** Bit t % 32 of word t >> 5 is 1 if token t may come next; end tokens may where the text is complete. */
+  mask(): Uint32Array;
+  /** All or none: QINFER_E_INVALID_ARGUMENT if one cannot come next, with its index in detail. */
+  accept(tokens: Iterable<number>): void;
+  /** Takes back the last tokens. */
+  rewind(nTokens: number): void;
+  readonly info: {
+    /** The text is complete; it may go on all the same. */
+    accepting: boolean;
+    /** It cannot go on: only an end token may come. */
+    ended: boolean;
+    /** See error. */
+    failed: boolean;
+    /** Accepted. */
+    nTokens: number;
+  };
+  /** What ended its work: QINFER_E_UNSUPPORTED where a limit was reached or no token goes on. */
+  readonly error: QinferError | null;
 }
 
 /** Whose keys and values a call of a store is about, and what ends it. */
@@ -705,6 +795,8 @@ export interface ChatOptions extends ReplyOptions {
   sampler?: SamplerOptions;
   maxTokens?: number;
   maxReasoningTokens?: number;
+  /** That the content of every reply fulfils. */
+  grammar?: Grammar;
 }
 
 /** Of one turn, instead of those of the chat. */
@@ -714,6 +806,8 @@ export interface TurnOptions extends Cancellable {
   maxReasoningTokens?: number;
   /** False: nothing is taken for reasoning, and a logits hook is asked from the first token on. */
   reasoning?: boolean;
+  /** That the content of the reply fulfils: it begins after the reasoning. Takes the place of the session's hook. */
+  grammar?: Grammar;
   ahead?: number;
 }
 

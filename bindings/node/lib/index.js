@@ -5,6 +5,7 @@ const { addon, QinferError } = require('./native.js');
 const { Cancel } = require('./calls.js');
 const { Runtime, Model, Detokenizer, plan, planSync } = require('./model.js');
 const { KvCache, Session, evaluate, evaluateSync } = require('./session.js');
+const { Grammar, Matcher } = require('./grammar.js');
 const { KvStore } = require('./store.js');
 const { Engine } = require('./engine.js');
 const { Reply } = require('./reply.js');
@@ -29,6 +30,8 @@ module.exports = {
   Session,
   evaluate,
   evaluateSync,
+  Grammar,
+  Matcher,
   KvStore,
   Engine,
   Chat,

@@ -16,6 +16,8 @@ export const {
   Session,
   evaluate,
   evaluateSync,
+  Grammar,
+  Matcher,
   KvStore,
   Engine,
   Chat,

@@ -3,9 +3,12 @@
 
 const path = require('node:path');
 
-/** @returns {any} the addon of this platform, which scripts/prebuild.mjs makes */
+/** What scripts/prebuild.mjs has made for this platform. */
+const folder = path.join(__dirname, '..', 'prebuilds', `${process.platform}-${process.arch}`);
+
+/** @returns {any} the addon */
 function load() {
-  const file = path.join(__dirname, '..', 'prebuilds', `${process.platform}-${process.arch}`, 'qinfer.node');
+  const file = path.join(folder, 'qinfer.node');
   try {
     return require(file);
   } catch (cause) {
@@ -28,4 +31,4 @@ class QinferError extends Error {
 Object.defineProperty(QinferError.prototype, 'name', { value: 'QinferError', configurable: true, writable: true });
 addon.setErrorClass(QinferError);
 
-module.exports = { addon, QinferError };
+module.exports = { addon, folder, QinferError };

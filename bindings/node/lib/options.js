@@ -108,6 +108,17 @@ const kSampler = {
   steps: string,
 };
 
+const kGrammar = {
+  anySpace: boolean,
+  maxSourceBytes: u64,
+  maxDepth: u32,
+  maxStates: u32,
+  maxSymbols: u32,
+  maxRowItems: u32,
+  compileWork: u64,
+  maskWork: u64,
+};
+
 const kEvaluate = { maxTokens: u32, keepLogits: u32, logits: boolean, ...kCancellable };
 const kKept = { tenant: string, ...kCancellable };
 const kSnapshot = { anyBits: boolean, noRecovery: boolean };
@@ -136,6 +147,7 @@ module.exports = {
   kPrompt,
   kReply,
   kSampler,
+  kGrammar,
   kEvaluate,
   kKept,
   kSnapshot,

@@ -4,6 +4,7 @@
 const { addon } = require('./native.js');
 const { Handle, handleOf, tokensOf, pathOf, files, noFiles } = require('./handles.js');
 const { run, runSync } = require('./calls.js');
+const { matcherOf } = require('./grammar.js');
 const { Model } = require('./model.js');
 const { generate, generateOptions, generateSync, kReplyOption, pieceStream, textStream } = require('./pieces.js');
 const { callback, isObject, isPlain, number, optionsOf, strings, wrong } = require('./values.js');
@@ -94,6 +95,7 @@ const kLoadOnThread = { ...kSnapshot, files: noFiles };
 class Session extends Handle {
   #ownCache = null;
   #hook = null; // The addon refers to it weakly.
+  #grammar = null;
 
   constructor(source, options) {
     if (!(source instanceof KvCache) && !(source instanceof Model)) {
@@ -141,7 +143,9 @@ class Session extends Handle {
 
   fork() {
     const made = new Made(addon.sessionFork(handleOf(this, Session)));
-    return new Session(this.cache, made);
+    const fork = new Session(this.cache, made);
+    fork.#grammar = this.#grammar;
+    return fork;
   }
 
   async save(path, options) {
@@ -211,11 +215,25 @@ class Session extends Handle {
     const functions = hookOf(hook);
     addon.setLogitsHook(handle, functions);
     this.#hook = functions;
+    this.#grammar = null;
   }
 
   get logitsHook() {
     handleOf(this, Session);
     return this.#hook;
+  }
+
+  setGrammar(grammar) {
+    const handle = handleOf(this, Session);
+    if (grammar === null) addon.setLogitsHook(handle, null);
+    else addon.setMatcher(handle, matcherOf(grammar, this.model));
+    this.#hook = null;
+    this.#grammar = grammar;
+  }
+
+  get grammar() {
+    handleOf(this, Session);
+    return this.#grammar;
   }
 
   async evaluate(options) {

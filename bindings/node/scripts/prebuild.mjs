@@ -1,15 +1,16 @@
-// Builds the addon against an installed qinfer, and puts it and the library where the package looks for them:
-// prebuilds/linux-x64/. Needs a C++17 compiler ($CXX, or c++) and the development dependencies (npm ci).
+// Builds the addon against an installed qinfer, and puts it and the libraries where the package looks for them:
+// prebuilds/linux-x64/. Of libqinfer_grammar and qinfer-server, which need not be installed, it has what there is. Needs a C++17 compiler ($CXX, or c++) and the development dependencies (npm ci).
 // npm run prebuild -- PREFIX
 import { execFile } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { availableParallelism, tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
+const grammarSoname = 'libqinfer_grammar.so.0.2';
 const compiler = process.env.CXX ?? 'c++';
 const execute = promisify(execFile);
 
@@ -19,6 +20,13 @@ function libraryFolder(prefix, name) {
   const folder = folders.map((each) => join(prefix, each)).find((each) => existsSync(join(each, name)));
   if (folder === undefined) throw new Error(`${name} is in none of ${folders.join(', ')} of ${prefix}`);
   return folder;
+}
+
+/** Copies what an installed qinfer need not have. */
+function copyOptional(from, to) {
+  if (!existsSync(from)) return;
+  mkdirSync(dirname(to), { recursive: true });
+  copyFileSync(realpathSync(from), to);
 }
 
 async function compile(source, object, prefix) {
@@ -47,15 +55,16 @@ async function build(prefix, work) {
   await Promise.all(Array.from({ length: Math.min(2, availableParallelism()) }, worker));
 
   const soname = 'libqinfer.so.0.2';
-  const library = join(libraryFolder(prefix, soname), soname);
+  const from = libraryFolder(prefix, soname);
   const folder = join(root, 'prebuilds', `${process.platform}-${process.arch}`);
-  mkdirSync(folder, { recursive: true });
-  copyFileSync(realpathSync(library), join(folder, soname));
-  const license = join(prefix, 'share/doc/qinfer/LICENSE');
-  if (existsSync(license)) copyFileSync(license, join(folder, 'LICENSE'));
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(join(folder, 'lib'), { recursive: true });
+  copyFileSync(realpathSync(join(from, soname)), join(folder, 'lib', soname));
+  copyOptional(join(from, grammarSoname), join(folder, 'lib', grammarSoname));
+  copyOptional(join(prefix, 'bin/qinfer-server'), join(folder, 'bin/qinfer-server')); // finds ../lib
+  for (const name of ['LICENSE', 'copyright']) copyOptional(join(prefix, 'share/doc/qinfer', name), join(folder, name));
   const target = join(folder, 'qinfer.node');
-  rmSync(target, { force: true }); // and not written over: a process may have it mapped
-  await execute(compiler, ['-shared', '-o', target, ...objects, library, '-Wl,-rpath,$ORIGIN']);
+  await execute(compiler, ['-shared', '-o', target, ...objects, join(from, soname), '-Wl,-rpath,$ORIGIN/lib', '-ldl']);
   return target;
 }
 

@@ -61,6 +61,8 @@ const char* name_of(Kind kind) {
     case Kind::detokenizer: return "Detokenizer";
     case Kind::reply: return "Reply";
     case Kind::engine: return "Engine";
+    case Kind::grammar: return "Grammar";
+    case Kind::matcher: return "Matcher";
     case Kind::job: return "call";
   }
   return "handle";

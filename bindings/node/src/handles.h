@@ -8,14 +8,18 @@
 
 #include "values.h"
 
+struct qinfer_grammar;          // of libqinfer_grammar, whose header may not be there
+struct qinfer_grammar_matcher;  // likewise
+
 namespace qinfer_node {
 
 class Engine;
 class Job;
 class Hook;
 class Reply;
+struct Matcher;
 
-enum class Kind { runtime, model, cache, store, session, detokenizer, reply, engine, job };
+enum class Kind { runtime, model, cache, store, session, detokenizer, reply, engine, grammar, matcher, job };
 
 struct Box {
   Kind kind;
@@ -34,7 +38,8 @@ struct Session {
   Job* job = nullptr;    ///< the call that uses it
   int in_callback = 0;   ///< callbacks of a call on it that are running: the call waits for them
   Hook* hook = nullptr;  ///< the library's, which releases it
-  Reference raised;      ///< by a callback of a call that is no job
+  std::shared_ptr<qinfer_grammar_matcher> matcher;  ///< whose hook it has instead, for the reasons of failures
+  Reference raised;                                 ///< by a callback of a call that is no job
 };
 
 template <class Object>
@@ -70,6 +75,14 @@ constexpr Kind kind_of<Reply>() {
 template <>
 constexpr Kind kind_of<Engine>() {
   return Kind::engine;
+}
+template <>
+constexpr Kind kind_of<qinfer_grammar>() {
+  return Kind::grammar;
+}
+template <>
+constexpr Kind kind_of<Matcher>() {
+  return Kind::matcher;
 }
 template <>
 constexpr Kind kind_of<Job>() {

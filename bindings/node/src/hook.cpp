@@ -108,12 +108,14 @@ napi_value set_logits_hook(const Args& args) {
   const std::shared_ptr<Session> session = idle_session(args.env, args[0]);
   if (is_nullish(args.env, args[1])) {
     call(args.env, [&](qinfer_error* err) { return qinfer_session_set_logits_hook(session->handle, nullptr, err); });
+    session->matcher.reset();
     return nullptr;
   }
   auto hook = std::make_unique<Hook>(args.env, *session, args[1]);
   const qinfer_logits_hook native = hook->native();
   call(args.env, [&](qinfer_error* err) { return qinfer_session_set_logits_hook(session->handle, &native, err); });
   session->hook = hook.release();
+  session->matcher.reset();
   return nullptr;
 }
 

@@ -42,6 +42,7 @@ void export_pieces(napi_env env, napi_value exports);
 void export_generate(napi_env env, napi_value exports);
 void export_engine(napi_env env, napi_value exports);
 void export_request(napi_env env, napi_value exports);
+void export_grammar(napi_env env, napi_value exports);
 
 struct Exported {
   const char* name;

@@ -1,6 +1,7 @@
 // See job.h; and the functions that run, hold and cancel jobs.
 #include "job.h"
 
+#include "grammar.h"
 #include "hook.h"
 
 namespace qinfer_node {
@@ -48,12 +49,18 @@ void Job::execute() {
 napi_value Job::outcome() {
   settled_ = true;
   conclude();
+  GrammarFailure of_grammar;
+  if (status_ == QINFER_E_CANCELLED && sessions_.size() == 1) of_grammar = grammar_failure(*sessions_[0]);
   let_go();
   if (raised_) {
     const napi_value raised = raised_.get();
     raised_.reset();
     check(env_, napi_throw(env_, raised));
     throw Thrown();
+  }
+  if (of_grammar.status != QINFER_OK) {
+    const napi_value cause = error_object(env_, of_grammar.status, of_grammar.message, 0);
+    throw_error(env_, status_, message_ + ": " + of_grammar.message, detail_, cause);
   }
   if (status_ != QINFER_OK) throw_error(env_, status_, message_, detail_);
   return result();

@@ -1,5 +1,6 @@
 // Jobs without a session: loading a model, and planning what that takes.
 #include "files.h"
+#include "grammar.h"
 #include "structs.h"
 
 namespace qinfer_node {
@@ -40,7 +41,7 @@ class LoadJob final : public Job {
   qinfer_status run(qinfer_error* err) override {
     qinfer_model* out = nullptr;
     const qinfer_status status = qinfer_model_load(runtime_.get(), path_.c_str(), &load_.native, &out, err);
-    model_.reset(out, qinfer_model_free);
+    model_.reset(out, FreeModel());
     return status;
   }
 

@@ -62,7 +62,7 @@ NAPI_MODULE_INIT() {
     export_all(env, exports, {{"setErrorClass", entry<set_error_class>}});
     for (const auto part : {export_handles, export_job_control, export_library, export_model, export_text, export_reply,
                             export_session, export_store, export_model_jobs, export_session_jobs, export_pieces,
-                            export_generate, export_engine, export_request})
+                            export_generate, export_engine, export_request, export_grammar})
       part(env, exports);
   } catch (const Thrown&) {
     return nullptr;

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "grammar.h"
 #include "hook.h"
 #include "instance.h"
 #include "structs.h"
@@ -49,6 +50,7 @@ napi_value session_fork(const Args& args) {
   const auto session = idle_session(args.env, args[0]);
   auto fork = std::make_shared<Session>();
   call(args.env, [&](qinfer_error* err) { return qinfer_session_fork(session->handle, &fork->handle, err); });
+  fork_matcher(args.env, *session, *fork);
   return box(args.env, Kind::session, fork);
 }
 

@@ -45,11 +45,18 @@ void throw_type_error(napi_env env, const std::string& message) {
   throw Thrown();
 }
 
-void throw_error(napi_env env, qinfer_status status, const std::string& message, std::int64_t detail) {
+napi_value error_object(napi_env env, qinfer_status status, const std::string& message, std::int64_t detail) {
   napi_value type = nullptr, error = nullptr;
   check(env, napi_get_reference_value(env, instance_of(env).error_class, &type));
   napi_value arguments[] = {number(env, status), text(env, message), number(env, static_cast<double>(detail))};
   check(env, napi_new_instance(env, type, 3, arguments, &error));
+  return error;
+}
+
+void throw_error(napi_env env, qinfer_status status, const std::string& message, std::int64_t detail,
+                 napi_value cause) {
+  const napi_value error = error_object(env, status, message, detail);
+  if (cause != nullptr) check(env, napi_set_named_property(env, error, "cause", cause));
   check(env, napi_throw(env, error));
   throw Thrown();
 }

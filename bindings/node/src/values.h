@@ -21,8 +21,11 @@ struct Thrown {};
 /// Throws Thrown unless the status is napi_ok; a JavaScript exception is pending afterwards.
 void check(napi_env env, napi_status status);
 [[noreturn]] void throw_type_error(napi_env env, const std::string& message);
-/// Throws a QinferError.
-[[noreturn]] void throw_error(napi_env env, qinfer_status status, const std::string& message, std::int64_t detail);
+/// A QinferError.
+napi_value error_object(napi_env env, qinfer_status status, const std::string& message, std::int64_t detail);
+/// Throws one, with a cause if that is not null.
+[[noreturn]] void throw_error(napi_env env, qinfer_status status, const std::string& message, std::int64_t detail,
+                              napi_value cause = nullptr);
 
 /// Room for the whole message of a call that fails.
 class Failure {

@@ -78,7 +78,7 @@ if (folder) {
   noteClass(require('../lib/stream.js').Stream, false);
   for (const [name, value] of Object.entries(qinfer)) {
     const isClass = /^class\b/.test(Function.prototype.toString.call(value));
-    qinfer[name] = isClass ? noteClass(value, value !== qinfer.Model) : noting(name, value);
+    qinfer[name] = isClass ? noteClass(value, ![qinfer.Model, qinfer.Grammar].includes(value)) : noting(name, value);
   }
   process.on('exit', () => {
     const name = `${process.pid}-${basename(process.argv[1] ?? 'none')}.json`;

@@ -1,12 +1,25 @@
-// The cases that every binding must do alike (bindings/conformance), but for `schema`: this package has no grammars.
+// The cases that every binding must do alike (bindings/conformance).
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { Cancel, Chat, evaluate, evaluateSync, KvCache, Model, QinferError, Reply, Runtime, Session } from 'qinfer';
+import {
+  Cancel,
+  Chat,
+  evaluate,
+  evaluateSync,
+  Grammar,
+  KvCache,
+  Model,
+  QinferError,
+  Reply,
+  Runtime,
+  Session,
+} from 'qinfer';
 import {
   cases,
   chatModel,
   failsWith,
+  grammars,
   MemoryStore,
   model,
   modelPath,
@@ -15,7 +28,7 @@ import {
   temporaryFolder,
 } from './support.mjs';
 
-test('every key of the cases is covered here, but for schema', () => {
+test('every key of the cases is covered here', () => {
   const covered = ['model', 'chat_model', 'greedy', 'stop', 'roundtrip', 'chat', 'call', 'hook', 'prefix'];
   assert.deepEqual(Object.keys(cases).sort(), [...covered, 'snapshot', 'concurrent', 'errors', 'schema'].sort());
 });
@@ -130,6 +143,23 @@ test('hook: a token is banned, and every token is seen, on a thread and at once'
     assert.equal((await session[generate]({ maxTokens })).text, text);
     assert.deepEqual(seen, ids);
   }
+});
+
+test('schema: documents that are drawn to their end fulfil it', grammars, async () => {
+  const grammar = await Grammar.jsonSchema(model, cases.schema);
+  let ended = 0;
+  for (let seed = 0; seed < 5; seed++) {
+    const session = prompted('Lily: ');
+    session.setSampler({ temperature: 1.5, seed });
+    session.setGrammar(grammar);
+    const { text, finish } = await session.generate({ maxTokens: 200 });
+    if (finish !== 'end') continue;
+    ended++;
+    const document = JSON.parse(text);
+    assert.deepEqual(Object.keys(document), ['name', 'age']);
+    assert.ok([...document.name].length <= 12 && [4, 5].includes(document.age), text);
+  }
+  assert.ok(ended > 0);
 });
 
 test('prefix: the second session finds tokens, the first none', async () => {

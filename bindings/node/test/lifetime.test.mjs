@@ -5,8 +5,9 @@ import { once } from 'node:events';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { Chat, Detokenizer, Engine, KvCache, KvStore, Model, Reply, Runtime, Session } from 'qinfer';
-import { cases, chatModel, failsWith, here, inProcess, lasting, model, modelPath } from './support.mjs';
+import { Chat, Detokenizer, Engine, Grammar, KvCache, KvStore, Matcher, Model } from 'qinfer';
+import { Reply, Runtime, Session } from 'qinfer';
+import { cases, chatModel, failsWith, grammars, here, inProcess, lasting, model, modelPath } from './support.mjs';
 import { prelude, prompted, temporaryFolder, worker } from './support.mjs';
 
 const endless = { maxTokens: 250, onText: undefined };
@@ -137,6 +138,10 @@ test('every kind of handle is closed twice and refuses what comes after', async 
     [new Engine(new KvCache(model)), (each) => each.stats],
     [new Reply(chatModel, messages), (each) => each.push(1)],
   ];
+  if (!grammars.skip) {
+    handles.push([Grammar.regexSync(model, 'a'), (each) => each.info]);
+    handles.push([new Matcher(Grammar.regexSync(model, 'a')), (each) => each.mask()]);
+  }
   for (const [handle, use] of handles) {
     use(handle);
     assert.equal(handle.closed, false);

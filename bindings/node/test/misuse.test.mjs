@@ -8,10 +8,10 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { inspect, types } from 'node:util';
 import * as qinfer from 'qinfer';
-import { Cancel, Chat, Detokenizer, Engine, KvCache, KvStore, Model, QinferError } from 'qinfer';
-import { Reply, Runtime, Session } from 'qinfer';
+import { Cancel, Chat, Detokenizer, Engine, Grammar, KvCache, KvStore, Matcher, Model } from 'qinfer';
+import { QinferError, Reply, Runtime, Session } from 'qinfer';
 import { classes, functions, optionsOf } from './declared.mjs';
-import { chatModel, failsWith, model, modelPath } from './support.mjs';
+import { chatModel, failsWith, grammars, model, modelPath } from './support.mjs';
 
 // Some of the values are good paths to save to.
 const folder = mkdtempSync(join(tmpdir(), 'qinfer-test-'));
@@ -35,6 +35,12 @@ const makers = {
   Detokenizer: () => new Detokenizer(model),
   KvCache: () => new KvCache(model, { budgetBlocks: 2 }),
   Session: () => new Session(cache),
+  ...(grammars.skip
+    ? {}
+    : {
+        Grammar: () => Grammar.regexSync(model, '[a-c]{3}'),
+        Matcher: () => new Matcher(Grammar.regexSync(model, '[a-c]{3}')),
+      }),
   KvStore: () => new KvStore(prefixed, join(folder, `store ${nStores++}`), 2 ** 20),
   Engine: () => new Engine(cache),
   Reply: () => new Reply(chatModel, messages),
@@ -42,6 +48,8 @@ const makers = {
   Stream: () => new Session(cache).stream(),
 };
 const handles = ['Runtime', 'Model', 'Detokenizer', 'KvCache', 'KvStore', 'Session', 'Engine', 'Reply'];
+if (grammars.skip) console.log(`without Grammar and Matcher: ${grammars.skip}`);
+else handles.push('Grammar', 'Matcher');
 
 const values = [
   ...[undefined, null, true, false, 0, -0, 1, -1, 1.5, NaN, Infinity, 1e20, 2 ** 31, 2 ** 32, 10n, -1n, 1n << 64n],
@@ -84,6 +92,8 @@ const fitting = {
   "'default' | 'last' | 'mean' | 'first'": (value) => value === undefined,
   'ReadonlyMap<number, number> | Readonly<Record<number, number>>': isBias,
   "LogitsHook | LogitsHook['apply'] | null": isHook,
+  'Grammar | Matcher | null': (value) => value === null || value instanceof Grammar || value instanceof Matcher,
+  JsonSchema: (value) => isString(value) || typeof value === 'boolean' || isPlain(value),
   'KvCache | Model': (value) => value instanceof KvCache || value instanceof Model,
 };
 for (const name of handles) fitting[name] = (value) => value instanceof qinfer[name];
@@ -110,6 +120,7 @@ const fittingOptions = {
   Cancel: (value) => value instanceof Cancel,
   Runtime: (value) => value instanceof Runtime,
   Reply: (value) => value instanceof Reply,
+  Grammar: (value) => value instanceof Grammar,
   OpenFile: isFunction,
   'readonly unknown[]': Array.isArray,
   'Record<string, unknown>': isPlain,
@@ -197,6 +208,7 @@ const rightArguments = {
   'Session#setDryBreakers': [['a']],
   'Session#setBias': [{}],
   'Session#setLogitsHook': [null],
+  'Session#setGrammar': [null],
   'Session#evaluate': [{}],
   'Session#evaluateSync': [{}],
   'Session#sample': [],
@@ -227,6 +239,25 @@ const rightArguments = {
   'Chat#stream': ['Hello!', { maxTokens: 1 }],
   'Chat#close': [],
 };
+
+if (grammars.skip) {
+  for (const name of ['Grammar', 'Matcher']) delete classes[name];
+} else {
+  const [schema, regex, lark] = [{ enum: [1] }, '[a-c]', 'start: "a"'];
+  Object.assign(rightArguments, {
+    'Grammar.jsonSchema': [model, schema, {}],
+    'Grammar.jsonSchemaSync': [model, schema, {}],
+    'Grammar.regex': [model, regex, {}],
+    'Grammar.regexSync': [model, regex, {}],
+    'Grammar.lark': [model, lark, {}],
+    'Grammar.larkSync': [model, lark, {}],
+    'new Matcher': [makers.Grammar()],
+    'Matcher#clone': [],
+    'Matcher#mask': [],
+    'Matcher#accept': [[]],
+    'Matcher#rewind': [0],
+  });
+}
 
 /** Calls a method of an object that is made for it. */
 async function callMethod(name, method, args) {
@@ -278,7 +309,8 @@ function shown(value) {
 }
 
 test('everything that is exported is declared, and everything that is declared is there', () => {
-  const exported = Object.keys(qinfer).filter((name) => name !== 'default');
+  const without = grammars.skip ? ['default', 'Grammar', 'Matcher'] : ['default'];
+  const exported = Object.keys(qinfer).filter((name) => !without.includes(name));
   assert.deepEqual(exported.sort(), [...Object.keys(functions), ...Object.keys(classes)].sort());
   const own = (object, skipped) => Reflect.ownKeys(object).filter((key) => !skipped.includes(key));
   for (const [name, { statics, methods, properties }] of Object.entries(classes)) {

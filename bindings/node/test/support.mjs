@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
-import { Model, Runtime, Session } from 'qinfer';
+import { Grammar, Model, Runtime, Session } from 'qinfer';
 
 export const here = fileURLToPath(new URL('.', import.meta.url));
 
@@ -19,6 +19,20 @@ export const modelPath = join(root, cases.model);
 const runtime = new Runtime({ threads: 1 });
 export const model = Model.loadSync(modelPath, { runtime });
 export const chatModel = Model.loadSync(join(root, cases.chat_model), { runtime });
+
+/** Why there are no grammars, or false. */
+function whyNoGrammars() {
+  try {
+    Grammar.regexSync(model, 'a').close();
+    return false;
+  } catch (error) {
+    if (error.code !== 'QINFER_E_NOT_FOUND') throw error;
+    return error.message;
+  }
+}
+
+/** Options of a test that needs libqinfer_grammar: it is skipped where that is not. */
+export const grammars = { skip: whyNoGrammars() };
 
 /** A session with a prompt. */
 export function prompted(prompt = 'Once upon a time', options = {}, source = model) {

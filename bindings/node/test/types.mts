@@ -4,8 +4,10 @@ import {
   Chat,
   Engine,
   evaluate,
+  Grammar,
   KvCache,
   KvStore,
+  Matcher,
   Model,
   plan,
   QinferError,
@@ -66,6 +68,25 @@ export async function kept(cache: KvCache, session: Session): Promise<number> {
   // @ts-expect-error: of how many bytes is to be said
   new KvStore(cache, 'kept');
   return (await store.keep(session, options)) + store.fetchSync(Int32Array.of(1)) + store.stats.nFiles;
+}
+
+export async function grammars(model: Model, session: Session): Promise<string> {
+  using grammar = await Grammar.jsonSchema(model, { type: 'object', properties: {} }, { anySpace: true, maskWork: 9n });
+  const matcher = new Matcher(Grammar.larkSync(model, 'start: "a"', { maxStates: 1000 })).clone();
+  matcher.accept(Int32Array.of(1));
+  matcher.rewind(matcher.info.nTokens);
+  session.setGrammar(matcher);
+  session.setGrammar(grammar);
+  session.setGrammar(null);
+  // @ts-expect-error: a grammar is compiled
+  new Grammar(model);
+  // @ts-expect-error: a schema comes with its model
+  void Grammar.jsonSchema({ type: 'object' });
+  // @ts-expect-error: a text is no grammar
+  session.setGrammar('[a-c]');
+  const kind: 'jsonSchema' | 'regex' | 'lark' = grammar.info.kind;
+  const reason: string | undefined = matcher.error?.code;
+  return kind + reason + ((matcher.mask()[0] ?? 0) & 1) + (await new Chat(model, { grammar }).send('Hi', { grammar }));
 }
 
 export async function calls(model: Model): Promise<string[]> {
