@@ -66,6 +66,7 @@ session.append("Once upon a time")
 print(session.generate(40).text)
 PYTHON
   env -i PATH="$work/empty/bin:/usr/bin:/bin" python -m qinfer --version
+  env -i PATH="$work/empty/bin:/usr/bin:/bin" python -m qinfer serve --version
 }
 
 python_tests() {
