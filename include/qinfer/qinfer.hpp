@@ -10,6 +10,8 @@
 //   request.max_tokens = 64;
 //   std::string text = session.generate_text(request);
 //
+// Conversations are in qinfer_chat.hpp, grammars in qinfer_grammar.hpp.
+//
 // The namespace is qi, because qinfer is that of the library itself and a host may link it statically. Option structs
 // are the C ones: make them with qi::options<qinfer_load_options>(), which sets struct_size and zeroes the rest.
 #ifndef QINFER_HPP
@@ -622,6 +624,17 @@ class LogitsHook {
   virtual bool accept(Token) { return true; }                    ///< a token that sampling appended
   virtual bool rewind(std::size_t) { return true; }              ///< this many of the accepted tokens go
   virtual std::unique_ptr<LogitsHook> clone() const { return nullptr; }  ///< for a fork; null: it has none
+};
+
+class Session;
+
+/// What drawn text has to fulfil: a Grammar of qinfer_grammar.hpp, or a class of a host's own.
+class Constraint {
+ public:
+  virtual ~Constraint() = default;
+  /// Sets the session's hook: what is drawn from now on fulfils it. Where a call ends with QINFER_E_CANCELLED because
+  /// the hook failed, the function that is returned throws the reason. It may be empty.
+  virtual std::function<void()> begin(Session& session) const = 0;
 };
 
 namespace detail {
