@@ -12,11 +12,12 @@ if(QINFER_BUILD_STATIC)
   install(TARGETS qinfer_static EXPORT qinferTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/qinfer DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        PATTERN qinfer_grammar.h EXCLUDE)
+        PATTERN qinfer_grammar.* EXCLUDE)
 if(QINFER_HAS_GRAMMAR)
   install(TARGETS qinfer_grammar EXPORT qinferTargets
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT grammar NAMELINK_COMPONENT dev)
-  install(FILES ${PROJECT_SOURCE_DIR}/include/qinfer/qinfer_grammar.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/qinfer)
+  install(FILES ${PROJECT_SOURCE_DIR}/include/qinfer/qinfer_grammar.h ${PROJECT_SOURCE_DIR}/include/qinfer/qinfer_grammar.hpp
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/qinfer)
 endif()
 install(EXPORT qinferTargets NAMESPACE qinfer:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/qinfer)
 

@@ -33,12 +33,17 @@ for program in shared static; do
   "$work/$program" /nonexistent hello 2>"$work/err" && { echo "FAILED: $program should fail"; exit 1; }
   grep -q nonexistent "$work/err" || { echo "FAILED: $program does not name the folder: $(cat "$work/err")"; exit 1; }
 done
-headers=2
+printf '#include <qinfer/qinfer_chat.hpp>\nint main() { return qi::version().empty(); }\n' >"$work/chat.cpp"
+c++ -std=c++17 -Wall -Wextra -pedantic -Werror "$work/chat.cpp" $(pkg-config --cflags --libs qinfer) -Wl,-rpath,"$libdir" -o "$work/chat"
+"$work/chat" || { echo "FAILED: a host in C++"; exit 1; }
+headers=3
 if [ -e "$libdir/libqinfer_grammar.so" ]; then
-  headers=3
+  headers=5
   printf '#include <qinfer/qinfer_grammar.h>\nint main(void) { return qinfer_grammar_version() != QINFER_VERSION; }\n' >"$work/grammar.c"
   cc "${flags[@]}" "$work/grammar.c" $(pkg-config --cflags --libs qinfer-grammar) -Wl,-rpath,"$libdir" -o "$work/grammar"
   "$work/grammar" || { echo "FAILED: the grammar library is not of the header's version"; exit 1; }
+  printf '#include <qinfer/qinfer_grammar.hpp>\nint main() { return qi::GrammarMatcher(qi::Grammar::regex(qi::Model::load(""), "a")).mask().empty(); }\n' >"$work/classes.cpp"
+  c++ -std=c++17 -Wall -Wextra -pedantic -Werror "$work/classes.cpp" $(pkg-config --cflags --libs qinfer qinfer-grammar) -Wl,-rpath,"$libdir" -o "$work/classes"
   mkdir "$work/host"
   printf '%s\n' 'cmake_minimum_required(VERSION 3.25)' 'project(host LANGUAGES C CXX)' 'find_package(qinfer REQUIRED)' \
     "add_executable(host $work/grammar.c)" 'target_link_libraries(host qinfer::grammar)' >"$work/host/CMakeLists.txt"
