@@ -1,5 +1,5 @@
 /* batch.c - continuous batching: requests arrive while others are answered; a step evaluates at most 16 tokens of all
- * sessions together, so that long prompts advance in chunks while others decode. ./batch MODEL_DIRECTORY */
+ * sessions together, so that long prompts advance in chunks while others decode. ./batch [MODEL_DIRECTORY] */
 #include <qinfer/qinfer.h>
 #include <stdio.h>
 
@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
   qinfer_session_options limits = {.struct_size = sizeof limits, .max_tokens = 64};
   qinfer_eval_options options = {.struct_size = sizeof options, .max_tokens = 16};
   qinfer_error error;
-  int failed = argc != 2 || qinfer_model_load(NULL, argv[1], NULL, &model, &error) ||
+  int failed = qinfer_model_load(NULL, argc > 1 ? argv[1] : "examples/models/tiny-stories", NULL, &model, &error) ||
                qinfer_kv_cache_create(model, NULL, &cache, &error);
 
   for (int step = 0; !failed && (arrived < REQUESTS || n_running > 0); ++step) {
@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
       running[i] = running[--n_running], running[n_running] = NULL; /* the last takes its place */
     }
   }
-  if (failed) fprintf(stderr, "%s\n", argc != 2 ? "usage: batch MODEL_DIRECTORY" : error.message);
+  if (failed) fprintf(stderr, "%s\n", error.message);
   for (size_t i = 0; i < REQUESTS; ++i) qinfer_session_free(running[i]);
   qinfer_kv_cache_free(cache);
   qinfer_model_free(model);

@@ -1,6 +1,6 @@
 /* cancel.c - Ctrl-C ends a generation, not the program: qinfer_cancel_request may be called in a signal handler and
  * from any thread. The session keeps the tokens made so far, and can go on. Here the program sends itself the signal.
- * ./cancel MODEL_DIRECTORY */
+ * ./cancel [MODEL_DIRECTORY] */
 #include <qinfer/qinfer.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,13 +27,13 @@ int main(int argc, char** argv) {
   int seen = 0;
   qinfer_error error;
   qinfer_generate_result result = {.struct_size = sizeof result};
-  int failed = argc != 2 || qinfer_cancel_create(&interrupted, &error) ||
-               qinfer_model_load(NULL, argv[1], NULL, &model, &error) ||
+  int failed = qinfer_cancel_create(&interrupted, &error) ||
+               qinfer_model_load(NULL, argc > 1 ? argv[1] : "examples/models/tiny-stories", NULL, &model, &error) ||
                qinfer_kv_cache_create(model, NULL, &cache, &error) ||
                qinfer_session_create(cache, NULL, &session, &error) ||
                qinfer_tokenize(model, "Once upon a time", SIZE_MAX, 0, tokens, 64, &n, &error) ||
                qinfer_session_append(session, tokens, n, &error);
-  if (failed) return fprintf(stderr, "%s\n", argc != 2 ? "usage: cancel MODEL_DIRECTORY" : error.message), 1;
+  if (failed) return fprintf(stderr, "%s\n", error.message), 1;
 
   qinfer_generate_options options = {.struct_size = sizeof options,
                                      .max_tokens = 20,

@@ -1,6 +1,6 @@
 /* errors.c - a failure is a status and a message, and leaves everything as it was: a path that is not there, a token
  * that the model does not have, and a cache without room, which a host can make room in and call again.
- * ./errors MODEL_DIRECTORY */
+ * ./errors [MODEL_DIRECTORY] */
 #include <qinfer/qinfer.h>
 #include <stdio.h>
 
@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
 
   if (qinfer_model_load(NULL, "no/such/model", NULL, &model, &error) == QINFER_E_NOT_FOUND) show(&error);
 
-  int failed = argc != 2 || qinfer_model_load(NULL, argv[1], NULL, &model, &error) ||
+  int failed = qinfer_model_load(NULL, argc > 1 ? argv[1] : "examples/models/tiny-stories", NULL, &model, &error) ||
                qinfer_kv_cache_create(model, &kv, &cache, &error) ||
                qinfer_session_create(cache, &limits, &first, &error) ||
                qinfer_session_create(cache, &limits, &second, &error);
@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
     failed = failed || status != QINFER_OK;
   }
   if (failed)
-    fprintf(stderr, "%s\n", argc != 2 ? "usage: errors MODEL_DIRECTORY" : error.message);
+    fprintf(stderr, "%s\n", error.message);
   else
     printf("evaluated: %zu pending\n", qinfer_session_pending(second));
 

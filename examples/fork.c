@@ -1,6 +1,6 @@
 /* fork.c - a prompt is evaluated once and goes on three ways: forks share its keys and values, and each copies a block
  * only when it writes to it.
- * ./fork MODEL_DIRECTORY */
+ * ./fork [MODEL_DIRECTORY] */
 #include <qinfer/qinfer.h>
 #include <stdio.h>
 
@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
   qinfer_token tokens[64];
   size_t n = 0;
   qinfer_error error;
-  int failed = argc != 2 || qinfer_model_load(NULL, argv[1], NULL, &model, &error) ||
+  int failed = qinfer_model_load(NULL, argc > 1 ? argv[1] : "examples/models/tiny-stories", NULL, &model, &error) ||
                qinfer_kv_cache_create(model, NULL, &cache, &error) ||
                qinfer_session_create(cache, NULL, &prompt, &error) ||
                qinfer_tokenize(model, story, SIZE_MAX, 0, tokens, 64, &n, &error) ||
@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
              (unsigned long long)memory.kv_private);
     qinfer_session_free(branch);
   }
-  if (failed) fprintf(stderr, "%s\n", argc != 2 ? "usage: fork MODEL_DIRECTORY" : error.message);
+  if (failed) fprintf(stderr, "%s\n", error.message);
 
   qinfer_session_free(prompt);
   qinfer_kv_cache_free(cache);

@@ -1,6 +1,6 @@
 /* host_files.c - a model through callbacks of the host instead of paths. Here they read files of a folder that the
  * library never hears of; an archive, an encrypted store or memory would answer the same questions.
- * ./host_files MODEL_DIRECTORY */
+ * ./host_files [MODEL_DIRECTORY] */
 #include <qinfer/qinfer.h>
 #include <stdio.h>
 
@@ -39,11 +39,10 @@ int main(int argc, char** argv) {
   qinfer_model* model = NULL;
   qinfer_memory memory = {.struct_size = sizeof memory};
   qinfer_error error;
-  if (argc == 2) files.user = argv[1];
-  int failed = argc != 2 || qinfer_model_load(NULL, "", &load, &model, &error) ||
-               qinfer_model_get_memory(model, &memory, &error);
+  files.user = argc > 1 ? argv[1] : "examples/models/tiny-stories";
+  int failed = qinfer_model_load(NULL, "", &load, &model, &error) || qinfer_model_get_memory(model, &memory, &error);
   if (!failed) printf("%llu bytes of weights read through callbacks\n", (unsigned long long)memory.weights_private);
-  if (failed) fprintf(stderr, "%s\n", argc != 2 ? "usage: host_files MODEL_DIRECTORY" : error.message);
+  if (failed) fprintf(stderr, "%s\n", error.message);
   qinfer_model_free(model);
   return failed;
 }

@@ -1,6 +1,6 @@
 /* logits_hook.c - a hook between logits and sampler: no token with the letter b can be drawn, whatever the sampler's
  * options, and the hook counts what was drawn. A grammar would work the same way.
- * ./logits_hook MODEL_DIRECTORY */
+ * ./logits_hook [MODEL_DIRECTORY] */
 #include <math.h>
 #include <qinfer/qinfer.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ int main(int argc, char** argv) {
   qinfer_token tokens[64];
   size_t n = 0;
   qinfer_error error;
-  int failed = argc != 2 || qinfer_model_load(NULL, argv[1], NULL, &model, &error) ||
+  int failed = qinfer_model_load(NULL, argc > 1 ? argv[1] : "examples/models/tiny-stories", NULL, &model, &error) ||
                qinfer_kv_cache_create(model, NULL, &cache, &error) ||
                qinfer_session_create(cache, NULL, &session, &error);
   letters.model = model;
@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
            qinfer_tokenize(model, "Once upon a time", SIZE_MAX, 0, tokens, 64, &n, &error) ||
            qinfer_session_append(session, tokens, n, &error) || qinfer_generate(session, &options, NULL, &error);
   if (!failed) printf("\n(%u tokens drawn)\n", letters.drawn);
-  if (failed) fprintf(stderr, "%s\n", argc != 2 ? "usage: logits_hook MODEL_DIRECTORY" : error.message);
+  if (failed) fprintf(stderr, "%s\n", error.message);
   qinfer_session_free(session);
   qinfer_kv_cache_free(cache);
   qinfer_model_free(model);

@@ -1,6 +1,6 @@
 /* memory.c - the memory of a model, a cache and a session: planned from the headers of the files, taken through the
  * host's allocator, and held to a budget.
- * ./memory MODEL_DIRECTORY */
+ * ./memory [MODEL_DIRECTORY] */
 #define _POSIX_C_SOURCE 200112L
 #include <inttypes.h>
 #include <qinfer/qinfer.h>
@@ -21,6 +21,7 @@ static void count_release(void* memory, size_t size, size_t alignment, void* use
 }
 
 int main(int argc, char** argv) {
+  const char* path = argc > 1 ? argv[1] : "examples/models/tiny-stories";
   uint64_t bytes_in_use = 0;
   qinfer_allocator allocator = {sizeof allocator, 0, count_alloc, count_release, &bytes_in_use};
   qinfer_runtime_options runtime_options = {.struct_size = sizeof runtime_options, .allocator = &allocator};
@@ -34,17 +35,17 @@ int main(int argc, char** argv) {
   qinfer_session* session = NULL;
   qinfer_error error;
 
-  int failed = argc != 2 || qinfer_model_plan(argv[1], &runtime_options, &load, &kv, &limits, &plan, &error);
-  if (failed) return fprintf(stderr, "%s\n", argc != 2 ? "usage: memory MODEL_DIRECTORY" : error.message), 1;
+  int failed = qinfer_model_plan(path, &runtime_options, &load, &kv, &limits, &plan, &error);
+  if (failed) return fprintf(stderr, "%s\n", error.message), 1;
   const uint64_t needed = plan.total + plan.per_session; /* one session */
   printf("%" PRIu64 " bytes, of which a cache has %" PRIu64 "\n", needed, plan.kv_cache_bytes);
 
   failed = failed || qinfer_runtime_create(&runtime_options, &runtime, &error);
   load.memory_budget_bytes = 1 << 20; /* too little: refused before weights are read */
-  if (!failed && qinfer_model_load(runtime, argv[1], &load, &model, &error) == QINFER_E_NO_MEMORY)
+  if (!failed && qinfer_model_load(runtime, path, &load, &model, &error) == QINFER_E_NO_MEMORY)
     printf("%s: %s\n", qinfer_status_name(error.code), error.message);
   load.memory_budget_bytes = needed; /* exactly enough */
-  failed = failed || qinfer_model_load(runtime, argv[1], &load, &model, &error);
+  failed = failed || qinfer_model_load(runtime, path, &load, &model, &error);
   failed = failed || qinfer_kv_cache_create(model, &kv, &cache, &error);
   failed = failed || qinfer_session_create(cache, &limits, &session, &error);
   if (failed) fprintf(stderr, "%s\n", error.message);

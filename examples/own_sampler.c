@@ -1,6 +1,6 @@
 /* own_sampler.c - a sampler of the host's own: the likeliest token without the letter b, read from the logits and
  * appended. What decides is any function of n_vocab floats.
- * ./own_sampler MODEL_DIRECTORY */
+ * ./own_sampler [MODEL_DIRECTORY] */
 #include <qinfer/qinfer.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
   char text[1024]; /* max_token_bytes * 3 + 16 always suffices: so this, for tokens of up to 336 bytes */
   size_t n = 0, n_text = 0;
   qinfer_error error;
-  int failed = argc != 2 || qinfer_model_load(NULL, argv[1], NULL, &model, &error) ||
+  int failed = qinfer_model_load(NULL, argc > 1 ? argv[1] : "examples/models/tiny-stories", NULL, &model, &error) ||
                qinfer_model_get_info(model, &info, &error) || qinfer_kv_cache_create(model, NULL, &cache, &error) ||
                qinfer_session_create(cache, NULL, &session, &error) || qinfer_detok_create(model, &detok, &error) ||
                qinfer_tokenize(model, "Once upon a time", SIZE_MAX, 0, tokens, 64, &n, &error) ||
@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
     if (!failed) fwrite(text, 1, n_text, stdout);
   }
   if (!failed) puts("");
-  if (failed) fprintf(stderr, "%s\n", argc != 2 ? "usage: own_sampler MODEL_DIRECTORY" : error.message);
+  if (failed) fprintf(stderr, "%s\n", error.message);
 
   qinfer_detok_free(detok);
   qinfer_session_free(session);

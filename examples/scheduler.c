@@ -1,5 +1,5 @@
 /* scheduler.c - two users of one model: each thread begins a generation and submits it, and the main thread evaluates
- * both as one batch and hands out what each step has brought. ./scheduler MODEL_DIRECTORY */
+ * both as one batch and hands out what each step has brought. ./scheduler [MODEL_DIRECTORY] */
 #include <pthread.h>
 #include <qinfer/qinfer.h>
 #include <stdio.h>
@@ -35,8 +35,8 @@ static void* ask(void* user) {
 }
 
 int main(int argc, char** argv) {
-  qinfer_error error = {.message = "usage: scheduler MODEL_DIRECTORY"};
-  int failed = argc != 2 || qinfer_model_load(NULL, argv[1], NULL, &model, &error) ||
+  qinfer_error error = {0};
+  int failed = qinfer_model_load(NULL, argc > 1 ? argv[1] : "examples/models/tiny-stories", NULL, &model, &error) ||
                qinfer_kv_cache_create(model, NULL, &cache, &error) ||
                qinfer_scheduler_create(cache, NULL, &scheduler, &error);
   User users[2] = {{.prompt = "Once upon a time"}, {.prompt = "One sunny day"}};

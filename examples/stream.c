@@ -1,5 +1,5 @@
 /* stream.c - text as it comes, up to a stop text: nothing that may begin one is shown before it is known not to.
- * ./stream MODEL_DIRECTORY */
+ * ./stream [MODEL_DIRECTORY] */
 #include <qinfer/qinfer.h>
 #include <stdio.h>
 
@@ -27,13 +27,13 @@ int main(int argc, char** argv) {
   qinfer_generate_options options = {
       .struct_size = sizeof options, .max_tokens = 200, .stop = stop, .n_stop = 2, .on_token = show, .user = &reader};
   qinfer_generate_result result = {.struct_size = sizeof result};
-  int failed = argc != 2 || qinfer_model_load(NULL, argv[1], NULL, &model, &error) ||
+  int failed = qinfer_model_load(NULL, argc > 1 ? argv[1] : "examples/models/tiny-stories", NULL, &model, &error) ||
                qinfer_kv_cache_create(model, NULL, &cache, &error) ||
                qinfer_session_create(cache, NULL, &session, &error) ||
                qinfer_tokenize(model, "Once upon a time", SIZE_MAX, QINFER_TEXT_ADD_SPECIAL, tokens, 64, &n, &error) ||
                qinfer_session_append(session, tokens, n, &error) || qinfer_generate(session, &options, &result, &error);
   if (failed) {
-    fprintf(stderr, "%s\n", argc != 2 ? "usage: stream MODEL_DIRECTORY" : error.message);
+    fprintf(stderr, "%s\n", error.message);
   } else {
     const char* const ends[] = {"?", "end token", "stop text", "length", "callback"};
     printf("\n(%zu bytes, %u tokens, ended by: %s)\n", reader.bytes, result.new_tokens, ends[result.finish]);

@@ -1,6 +1,6 @@
 /* threads.c - one runtime with two compute threads serves two threads of the host, each with a session of its own.
  * Their evaluations run one after the other; sessions that decode together belong into one batch (batch.c).
- * ./threads MODEL_DIRECTORY */
+ * ./threads [MODEL_DIRECTORY] */
 #include <pthread.h>
 #include <qinfer/qinfer.h>
 #include <stdio.h>
@@ -37,10 +37,10 @@ int main(int argc, char** argv) {
   qinfer_model* model = NULL;
   qinfer_kv_cache* cache = NULL;
   qinfer_error error;
-  int failed = argc != 2 || qinfer_runtime_create(&options, &runtime, &error) ||
-               qinfer_model_load(runtime, argv[1], NULL, &model, &error) ||
+  int failed = qinfer_runtime_create(&options, &runtime, &error) ||
+               qinfer_model_load(runtime, argc > 1 ? argv[1] : "examples/models/tiny-stories", NULL, &model, &error) ||
                qinfer_kv_cache_create(model, NULL, &cache, &error);
-  if (failed) return fprintf(stderr, "%s\n", argc != 2 ? "usage: threads MODEL_DIRECTORY" : error.message), 1;
+  if (failed) return fprintf(stderr, "%s\n", error.message), 1;
 
   Job jobs[2] = {{.model = model, .cache = cache, .prompt = "Once upon a time"},
                  {.model = model, .cache = cache, .prompt = "One sunny day"}};

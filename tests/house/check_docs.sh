@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The pages tell the truth about the tree: relative links of README.md, CONTRIBUTING.md and docs/ lead somewhere; each
 # row "| what | [path](link) | `name` |" of docs/architecture.md names a file that contains the name; each block of C
-# is word for word a part of the program linked last before it; docs/reference.md has a row for each section of qinfer.h;
-# tests that tests/habits/README.md names exist; and README.md stays readable in a minute.
+# or C++ is word for word a part of the program linked last before it; docs/reference.md has a row for each section of
+# qinfer.h; tests that tests/habits/README.md names exist; and README.md stays readable in a minute.
 # usage: check_docs.sh SOURCE_DIR
 set -u
 cd "$1" || exit 1
@@ -55,15 +55,15 @@ for page in README.md docs/*.md; do
       fi
     elif [ -n "$in_block" ]; then
       block+=$line$'\n'
-    elif [ "$line" = '```c' ]; then
+    elif [ "$line" = '```c' ] || [ "$line" = '```cpp' ]; then
       in_block=yes block=""
-    elif [[ $line =~ \]\((\.\./)?(examples/[a-z_]+\.c)\) ]]; then
+    elif [[ $line =~ \]\((\.\./)?(examples/[a-z_]+\.c(pp)?)\) ]]; then
       program=${BASH_REMATCH[2]}
     fi
   done <$page
 done
 [ $quotes -ge 10 ] || say "only $quotes blocks of C were found"
-for program in examples/*.c; do
+for program in examples/*.c examples/*.cpp; do
   grep -q "]([^)]*$program)" README.md docs/embedding.md || say "neither README.md nor docs/embedding.md links $program"
 done
 

@@ -1,17 +1,31 @@
 #!/usr/bin/env bash
-# Each program of examples/ is compiled as strict C99 with warnings as errors, run with the model that ships here, and
-# must print what it is known to print: every line of its list below is an extended regular expression for a line of
-# its output, in this order. A program without a list fails.
-# json_schema.c needs libqinfer_grammar; where that was not built it is compiled alone, and the test is skipped if all
-# else is right.
+# Each program of examples/ is compiled as strict C99, or C++17, with warnings as errors, run in an empty folder with the
+# model that ships here, and must print what it is known to print: every line of its list below is an extended regular
+# expression for a line of its output, in this order. A program without a list fails. One that has a default for its
+# model runs without arguments in the checkout, too.
+# json_schema.c and grammar.cpp need libqinfer_grammar; where that was not built they are compiled alone, and the test is
+# skipped if all else is right.
 # usage: check_examples.sh SHARED_LIBRARY SOURCE_DIR [GRAMMAR_LIBRARY]
 set -u
-library=$1 source=$2 grammar=${3:-}
+library=$1 source=$(cd "$2" && pwd) grammar=${3:-}
 model=$source/examples/models/tiny-stories
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
 say() { echo "FAILED: $*"; failed=1; }
+
+mkdir "$work/empty"
+c_flags=(-std=c99 -Wall -Wextra -pedantic -Werror)
+cpp_flags=(-std=c++17 -Wall -Wextra -pedantic -Wshadow -Wconversion -Wold-style-cast -Werror)
+
+# compile PROGRAM ARGUMENT...
+compile() {
+  local program=$source/examples/$1.c compiler=(cc "${c_flags[@]}")
+  [ -e "$program" ] || program=${program}pp compiler=(c++ "${cpp_flags[@]}")
+  shift
+  "${compiler[@]}" -I"$source/include" "$program" "$@" >"$work/log" 2>&1 ||
+    { say "$program does not compile: $(cat "$work/log")"; return 1; }
+}
 
 # run PROGRAM ARGUMENT... <<lines that must match
 run() {
@@ -20,20 +34,22 @@ run() {
   checked[$name]=1
   mapfile -t expected
   local libraries=(-L"$(dirname "$library")" -lqinfer)
-  [ "$name" != json_schema ] || libraries+=(-L"$(dirname "$grammar")" -lqinfer_grammar)
-  cc -std=c99 -Wall -Wextra -pedantic -Werror -I"$source/include" "$source/examples/$name.c" -pthread \
-    "${libraries[@]}" -lm -Wl,-rpath,"$(dirname "$library")" -o "$work/$name" >"$work/log" 2>&1 ||
-    { say "$name.c does not compile: $(cat "$work/log")"; return; }
-  (cd "$source" && timeout 120 "$work/$name" "$@") </dev/null >"$work/out" 2>"$work/err" ||
+  case $name in json_schema | grammar) libraries+=(-L"$(dirname "$grammar")" -lqinfer_grammar) ;; esac
+  compile "$name" -pthread "${libraries[@]}" -lm -Wl,-rpath,"$(dirname "$library")" -o "$work/$name" || return
+  (cd "$work/empty" && timeout 120 "$work/$name" "$@") </dev/null >"$work/out" 2>"$work/err" ||
     say "$name: exit status $?: $(cat "$work/err")"
   while IFS= read -r line || [ -n "$line" ]; do
     [ "$n" -lt ${#expected[@]} ] && [[ $line =~ ${expected[n]} ]] && n=$((n + 1))
   done <"$work/out"
   [ "$n" -eq ${#expected[@]} ] && [ "$n" -gt 0 ] || say "$name: no line \"${expected[n]:-}\" in: $(cat "$work/out")"
+  [ -z "$(ls "$work/empty")" ] || say "$name leaves files where it runs"
+  grep -q 'argc > 1 ? argv\[1\] : "' "$source/examples/$name".c* || return
+  (cd "$source" && timeout 120 "$work/$name") </dev/null >"$work/default" 2>"$work/err" && [ -s "$work/default" ] ||
+    say "$name without arguments, in the checkout: exit status $?: $(cat "$work/err")"
 }
 
 declare -A checked
-run story <<'END'
+run story "$model" <<'END'
 ^, there was a little girl named Lily\.
 END
 run minimal "$model" "Once upon a time" <<'END'
@@ -143,7 +159,21 @@ run chat_stream "$source/examples/models/tiny-chat" \
 ^data: .*"delta":\{},"logprobs":null,"finish_reason":"stop"}]}$
 ^data: \[DONE]$
 END
+run chat "$source/examples/models/tiny-chat" "Hello!" "What is the weather in Lisbon?" <<'END'
+^Hello! What can I do for you\?$
+^\[call of get_weather \{"city": "Lisbon"\}\]$
+^It is windy in Lisbon, with 17 degrees\.$
+^[A-Z][a-z]*\.\.\. \(8 messages, the last is "[A-Z][a-z]*"\)$
+END
 if [ -n "$grammar" ]; then
+  run grammar "$model" <<'END'
+^\{
+^(yes|no), [a-z]{3,8}!$
+^I am [1-9]\.$
+^QINFER_E_UNSUPPORTED: .*uniqueItems
+END
+  python3 -c 'import json, sys; d = json.loads(sys.stdin.read().rsplit("}", 1)[0] + "}"); sys.exit(len(d["name"]) > 12 or d["age"] not in (4, 5))' \
+    <"$work/out" || say "grammar: no document of the schema: $(cat "$work/out")"
   schema='{"type":"object","properties":{"name":{"type":"string","maxLength":20},"age":{"enum":[4,5]}},
     "required":["name","age"],"additionalProperties":false}'
   run json_schema "$model" "$schema" <<'END'
@@ -152,16 +182,17 @@ END
   python3 -c 'import json, sys; d = json.load(sys.stdin); sys.exit(len(d["name"]) > 20 or d["age"] not in (4, 5))' \
     <"$work/out" || say "json_schema: no document of the schema: $(cat "$work/out")"
 else
-  cc -std=c99 -Wall -Wextra -pedantic -Werror -I"$source/include" -c "$source/examples/json_schema.c" -o "$work/o" ||
-    say "json_schema.c does not compile"
-  checked[json_schema]=1
+  for name in json_schema grammar; do
+    compile $name -c -o "$work/o"
+    checked[$name]=1
+  done
 fi
 
-for program in "$source"/examples/*.c; do
-  name=$(basename "$program" .c)
-  [ -n "${checked[$name]:-}" ] || say "examples/$name.c is not run here"
-  [ "$(wc -l <"$program")" -lt 60 ] || say "examples/$name.c has 60 lines or more"
+for program in "$source"/examples/*.c "$source"/examples/*.cpp; do
+  name=$(basename "$program") name=${name%.c*}
+  [ -n "${checked[$name]:-}" ] || say "$program is not run here"
+  [ "$(wc -l <"$program")" -lt 60 ] || say "$program has 60 lines or more"
 done
 [ $failed -eq 0 ] || exit 1
 echo "${#checked[@]} programs of examples/: ok"
-[ -n "$grammar" ] || { echo "skipped: machine: json_schema.c needs libqinfer_grammar"; exit 77; }
+[ -n "$grammar" ] || { echo "skipped: machine: json_schema.c and grammar.cpp need libqinfer_grammar"; exit 77; }
