@@ -253,7 +253,7 @@ Options Commands::add(const char* name, const char* description) {
   return Options(app_->add_subcommand(name, description), &chosen_);
 }
 
-void Commands::set_version(std::string version) { app_->set_version_flag("--version", std::move(version)); }
+void Commands::set_version(const std::string& version) { app_->set_version_flag("--version", version); }
 void Commands::set_footer(const char* text) { app_->footer(text); }
 
 void Commands::refuse_unknown() const {

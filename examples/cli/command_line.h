@@ -97,7 +97,7 @@ class Commands {
   ~Commands();
 
   Options add(const char* name, const char* description);
-  void set_version(std::string version);
+  void set_version(const std::string& version);
   void set_footer(const char* text);
 
   /// Parses, and runs the command that was given. Help and version go to stdout. Throws UsageError, which names what
