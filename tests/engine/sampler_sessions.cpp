@@ -1,19 +1,23 @@
 // Samplers in sessions: mirostat's bound and the draws of XTC come back with truncation, forks and snapshots, DRY knows
-// the texts of tokens, and the choices of OpenAI's requests are those of the C interface.
+// the texts of tokens, the choices of OpenAI's requests are those of the C interface, and kernel sets change no draw.
 #include <cstdio>
 #include <functional>
 #include <qinfer/qinfer.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "support/c_api.h"
 #include "support/catch.h"
+#include "support/targets.h"
 
 namespace {
 
-qi::Model stories() {
+qi::Model stories(const std::string& target = "", bool exact = false) {
   auto options = qi::options<qinfer_runtime_options>();
   options.n_threads = 1;
+  if (!target.empty()) options.cpu_target = target.c_str();
+  if (exact) options.flags = QINFER_RUNTIME_EXACT;
   qi::Runtime runtime(options);
   return qi::Model::load(runtime, QINFER_TEST_MODELS "/tiny-stories");
 }
@@ -65,7 +69,58 @@ struct Refusing : qi::LogitsHook {
   bool accept(qi::Token) override { return left-- != 0; }
 };
 
+/// Puts other logits in place of the model's: the same ones at each place of each text.
+struct Given : qi::LogitsHook {
+  std::uint64_t state = 7;
+  bool apply(float* logits, std::uint32_t n) override {
+    for (std::uint32_t i = 0; i < n; ++i) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      logits[i] = static_cast<float>(static_cast<std::int64_t>(state) >> 40) * 0x1p-20F;
+    }
+    return true;
+  }
+};
+
+/// One for each step, and all of them.
+std::vector<qinfer_sampler_options> samplers() {
+  std::vector<qinfer_sampler_options> all(8, qi::options<qinfer_sampler_options>());
+  for (std::size_t i = 0; i < all.size(); ++i) all[i].temperature = 0.9F, all[i].seed = i;
+  all[0].top_k = 40, all[0].top_p = 0.9F, all[0].min_p = 0.01F, all[0].repeat_penalty = 1.1F;
+  all[1].typical_p = 0.9F;
+  all[2].top_n_sigma = 1.5F;
+  all[3].dynatemp_range = 0.6F, all[3].dynatemp_exponent = 1.3F;
+  all[4].xtc_probability = 0.5F, all[4].xtc_threshold = 0.02F;
+  all[5].dry_multiplier = 0.7F;
+  all[6].mirostat = 2;
+  all[7] = everything(9);
+  all[7].xtc_probability = 0.5F, all[7].typical_p = 0.9F;
+  return all;
+}
+
 }  // namespace
+
+TEST_CASE("sampler sessions: the same logits give the same tokens on every kernel set", "[sampler]") {
+  std::vector<std::vector<qi::Token>> expected;
+  for (const bool exact : {false, true}) {
+    for (const std::string& target : qinfer::test::usable_targets(exact)) {
+      const qi::Model model = stories(target, exact);
+      qi::KvCache cache = cache_of(model);
+      std::vector<std::vector<qi::Token>> texts;
+      for (const qinfer_sampler_options& sampler : samplers()) {
+        qi::Session session = begun(cache, model, sampler);
+        session.set_logits_hook(std::make_unique<Given>());
+        texts.push_back(drawn(session, 100));
+      }
+      if (expected.empty()) expected = texts;
+      for (std::size_t i = 0; i < texts.size(); ++i) {
+        INFO(target << (exact ? ", exact" : "") << ", sampler " << i);
+        CHECK(texts[i] == expected[i]);
+      }
+    }
+  }
+  // Samplers that all drew the same would show nothing.
+  CHECK(std::set<std::vector<qi::Token>>(expected.begin(), expected.end()).size() == expected.size());
+}
 
 TEST_CASE("sampler sessions: mirostat's bound depends on what was drawn", "[sampler]") {
   // Otherwise the tests below would show nothing.
