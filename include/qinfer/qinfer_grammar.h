@@ -106,7 +106,7 @@ typedef struct qinfer_grammar_options {
  *  - In a schema with unevaluatedProperties or unevaluatedItems and an anyOf of more than three schemas, one of those
  *    schemas alone counts as fulfilled.
  *  - format date, date-time, duration, email, hostname, ipv4, ipv6, time, uri and uuid are enforced, others ignored.
- *  Each of these that a schema makes use of counts as a warning (n_warnings), except the first and whole numbers.
+ *  Each of the last three (of the formats, those ignored) that a schema makes use of counts as a warning (n_warnings).
  *
  *  Refused are:
  *  - references to other documents;
