@@ -1,6 +1,8 @@
 // keeper.cpp: see keeper.h.
 #include "keeper.h"
 
+#include <chrono>
+
 #include "engine.h"
 
 namespace server {
@@ -45,7 +47,8 @@ void Keeper::fetch(const std::vector<qi::Token>& tokens, const std::string& tena
 
 Keeper::Kept Keeper::next() {
   const Lock lock(mutex_);
-  while (!ends_ && waiting_.empty()) changed_.wait(mutex_);
+  // wait() would need libstdc++ of GCC 12, which wheels for every Linux may not.
+  while (!ends_ && waiting_.empty()) changed_.wait_for(mutex_, std::chrono::hours(1));
   if (waiting_.empty()) return {};
   Kept kept = std::move(waiting_.front());
   waiting_.pop_front();

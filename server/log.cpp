@@ -70,7 +70,7 @@ struct Log::Shared {
   /// The next line; "": there will be none.
   std::string next() {
     const Lock lock(mutex);
-    while (lines.empty() && !ends) changed.wait(mutex);
+    while (lines.empty() && !ends) changed.wait_for(mutex, std::chrono::hours(1));  // see keeper.cpp
     if (lines.empty()) return "";
     std::string line = std::move(lines.front());
     lines.pop_front();
