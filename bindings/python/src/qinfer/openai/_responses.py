@@ -63,34 +63,34 @@ class ResponseFields(ParseResponseFields, total=False):
     top_logprobs: int | None
 
 
-class ResponseStream(Stream[ResponseStreamEvent]):
+class _Translated:
+    """What streams make of the chunks of a chat completion: the events of a response."""
+
+    events: Events
+    _answer: Answer
+
+    def _parse(self, data: str) -> list[ResponseStreamEvent]:
+        chunks = self._answer.parse(data, ChatCompletionChunk)
+        return [event for chunk in chunks for event in self.events.add(chunk)]
+
+    def _rest(self) -> list[ResponseStreamEvent]:
+        return self.events.end()
+
+
+class ResponseStream(_Translated, Stream[ResponseStreamEvent]):
     """The events of a response."""
 
     def __init__(self, request: Request, answer: Answer, asked: Asked, engine: Engine, timeout: float | None) -> None:
         self.events = Events(asked)
         super().__init__(request, answer, ChatCompletionChunk, engine, timeout)
 
-    def _parse(self, data: str) -> list[ResponseStreamEvent]:
-        chunks = self._answer.parse(data, ChatCompletionChunk)
-        return [event for chunk in chunks for event in self.events.add(chunk)]
 
-    def _rest(self) -> list[ResponseStreamEvent]:
-        return self.events.end()
-
-
-class AsyncResponseStream(AsyncStream[ResponseStreamEvent]):
+class AsyncResponseStream(_Translated, AsyncStream[ResponseStreamEvent]):
     """The same for asyncio."""
 
     def __init__(self, request: Request, answer: Answer, asked: Asked, engine: Engine, timeout: float | None) -> None:
         self.events = Events(asked)
         super().__init__(request, answer, ChatCompletionChunk, engine, timeout)
-
-    def _parse(self, data: str) -> list[ResponseStreamEvent]:
-        chunks = self._answer.parse(data, ChatCompletionChunk)
-        return [event for chunk in chunks for event in self.events.add(chunk)]
-
-    def _rest(self) -> list[ResponseStreamEvent]:
-        return self.events.end()
 
 
 def _chat_fields(fields: Fields) -> Asked:
