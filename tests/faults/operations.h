@@ -46,7 +46,9 @@ struct Operation {
 };
 
 std::vector<Operation> all_operations(const Files& files);
-/// Those of them about conversations (chat_operations.cpp).
+/// Those of them about sessions and caches (session_operations.cpp).
+std::vector<Operation> session_operations(const Files& files);
+/// Those about conversations (chat_operations.cpp).
 std::vector<Operation> chat_operations(const Files& files);
 /// Those about encoders' tokenizers, scores and embeddings (score_operations.cpp).
 std::vector<Operation> score_operations(const Files& files);

@@ -2,12 +2,10 @@
 #include <sys/stat.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include <nlohmann/json.hpp>
 
-#include "operations.h"
+#include "operation_parts.h"
 #include "support/word_tokenizer.h"
 
 namespace qinfer::faults {
@@ -19,13 +17,6 @@ using nlohmann::json;
 constexpr const char* kText =
     "Caf\u00e9 na\u00efve \uff21\ufb01 stra\u00dfe \u4f60\u597d [MASK] retrieval... \u0440\u0443 e\u0301 x1 "
     "unbelievable";
-
-std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
-void write_file(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
 /// A folder below that of the program, with what a fixture has.
 std::string copy_of(const Files& files, const std::string& fixture, const std::string& name) {
@@ -222,11 +213,6 @@ class EmbeddingTokens : public SessionSubject {
   std::size_t n_ = 0;
   std::uint64_t cut_ = 0;
 };
-
-template <typename T, typename... Arguments>
-Operation make(std::string name, long weight, Arguments... arguments) {
-  return {std::move(name), [=] { return std::make_unique<T>(arguments...); }, weight};
-}
 
 }  // namespace
 
