@@ -161,6 +161,20 @@ def test_bodies_are_bounded_without_a_length(monkeypatch):
     assert response.status_code == 413 and n_taken == 4
 
 
+@pytest.mark.parametrize("prefix", ["", "/stories"])
+def test_routes_of_an_application_that_is_not_the_only_one(prefix):
+    """Ray Serve tells where it is by root_path, and gives the whole path."""
+    front = _front.Front.__new__(_front.Front)
+    front._name, front._context, front._started = "tiny", 64, 0
+
+    def status(path):
+        scope = {"type": "http", "method": "GET", "path": path, "root_path": prefix, "headers": [], "query_string": b""}
+        return asyncio.run(front(Request(scope, None))).status_code
+
+    found = [status(f"{prefix}{path}") for path in ("/v1/models", "/v1/models/tiny", "/models", "/health", "/v1/others")]
+    assert found == [200, 200, 200, 200, 404]
+
+
 def test_a_prompt_that_fills_the_context(stories):
     """It is an error of its row, whether max_tokens says how many are to follow or not."""
     import pyarrow

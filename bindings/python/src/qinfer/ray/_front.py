@@ -42,7 +42,8 @@ class Front:
         self._name, self._context, self._started = name, min(context or most, most), int(time.time())
 
     async def __call__(self, request: HttpRequest) -> Response:
-        path = request.url.path.removeprefix("/v1")
+        under = request.scope.get("root_path", "")  # where Ray Serve has several applications
+        path = request.url.path.removeprefix(under).removeprefix("/v1")
         if path in _KINDS:
             if request.method != "POST":
                 return _response(refusal(405, "The method is not allowed here"))
