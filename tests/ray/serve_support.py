@@ -88,13 +88,17 @@ def replica_pids(app):
     return sorted(pid for pid, (command, _) in processes().items() if f"ServeReplica:{app}:Replica" in command)
 
 
+# What a cluster runs whether something is served or not.
+_CLUSTER = "gcs_server", "raylet/raylet", "ray::DashboardAgent", "ray::RuntimeEnvAgent"
+
+
 def cores_taken(seconds):
-    """Cores that all processes below this one have taken meanwhile, on average."""
+    """Cores that all processes below this one have taken meanwhile, on average, and the part that is the cluster's own."""
     before, begun = processes(), time.monotonic()
     time.sleep(seconds)
     after, took = processes(), time.monotonic() - begun
-    ours = os.getpid()
-    return sum(after[pid][1] - before[pid][1] for pid in before if pid in after and pid != ours) / took
+    taken = {pid: (after[pid][1] - before[pid][1]) / took for pid in before if pid in after and pid != os.getpid()}
+    return sum(taken.values()), sum(taken[pid] for pid in taken if any(name in after[pid][0] for name in _CLUSTER))
 
 
 def wait_until(condition, seconds, what):

@@ -53,7 +53,7 @@ def alone(model, prompts, tokens):
             begun = time.perf_counter()
             session.append(prompt)
             for _ in range(tokens):
-                session.eval()
+                session.evaluate()
                 session.sample()
             taken += time.perf_counter() - begun
     return len(prompts) * tokens / taken
@@ -63,7 +63,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
     parser.add_argument("--cut", type=int, required=True, help="the first layer of the second stage")
-    parser.add_argument("--tokens", type=int, default=48)
+    parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cores", type=int, nargs=2, default=[0, 1])
     args = parser.parse_args()
