@@ -21,7 +21,8 @@ with two_nodes(), qinfer.ray.Pipeline(os.path.abspath(sys.argv[1]), context=512,
         print(f"layers from {stage['first_layer']} on: node {place['node'][:8]}, process {place['pid']}")
     print(prompt, end="")
     session = pipeline.session(temperature=0.8, seed=5)
-    for n, piece in enumerate(session.stream(prompt, max_tokens=120)):
+    session.append(prompt)
+    for n, piece in enumerate(session.stream(120)):
         print(piece, end="", flush=True)
         if n == 60:
             os.kill(pipeline.placed.where()[1]["pid"], signal.SIGKILL)

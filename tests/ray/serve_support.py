@@ -88,17 +88,15 @@ def replica_pids(app):
     return sorted(pid for pid, (command, _) in processes().items() if f"ServeReplica:{app}:Replica" in command)
 
 
-# What a cluster runs whether something is served or not.
-_CLUSTER = "gcs_server", "raylet/raylet", "ray::DashboardAgent", "ray::RuntimeEnvAgent"
-
-
 def cores_taken(seconds):
-    """Cores that all processes below this one have taken meanwhile, on average, and the part that is the cluster's own."""
+    """Cores that all processes below this one have taken meanwhile, on average: those of applications and their controller,
+    and the others."""
     before, begun = processes(), time.monotonic()
     time.sleep(seconds)
     after, took = processes(), time.monotonic() - begun
     taken = {pid: (after[pid][1] - before[pid][1]) / took for pid in before if pid in after and pid != os.getpid()}
-    return sum(taken.values()), sum(taken[pid] for pid in taken if any(name in after[pid][0] for name in _CLUSTER))
+    serving = sum(taken[pid] for pid in taken if "ServeReplica:" in after[pid][0] or "ServeController" in after[pid][0])
+    return serving, sum(taken.values()) - serving
 
 
 def wait_until(condition, seconds, what):

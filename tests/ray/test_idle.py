@@ -30,7 +30,8 @@ def test_idle_stages_take_no_more_than_idle_actors(cluster, stories):
     empty_pids = ray.get([actor.where.remote() for actor in empty])
     with qinfer.ray.Pipeline(stories, cut=2, threads=1, cpus=0.25, context=128) as pipeline:
         session = pipeline.session(temperature=0.9, seed=1)
-        assert session.generate("Once upon a time", 10)  # all threads and connections are there
+        session.append("Once upon a time")
+        assert session.generate(10).text  # all threads and connections are there
         groups = {"stages": [one["pid"] for one in pipeline.placed.where()], "empty": empty_pids, "head": [os.getpid()]}
         time.sleep(2)
         begun, before = time.monotonic(), {name: cpu_seconds(pids) for name, pids in groups.items()}

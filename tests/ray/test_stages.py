@@ -8,6 +8,7 @@ import time
 
 import pytest
 import ray
+from conftest import add_node
 
 import qinfer
 import qinfer.ray
@@ -34,6 +35,12 @@ def drawn(session, n):
     for _ in range(n):
         session.draw()
     return session.tokens
+
+
+def told(session, prompt, n):
+    """What follows the prompt."""
+    session.append(prompt)
+    return session.generate(n).text
 
 
 def alone(path, prompt, n, **sampler):
@@ -74,7 +81,7 @@ def test_both_nodes_have_stages(cluster, stories):
     with placed(stories, None) as pipeline:
         assert {one["node"] for one in pipeline.placed.where()} == {node["NodeID"] for node in ray.nodes()}
         assert [stage["n_layers"] for stage in pipeline.stages] == [len(one) for one in split(stories, 2)]
-        assert pipeline.session(**SAMPLER).generate(PROMPT, 20)
+        assert told(pipeline.session(**SAMPLER), PROMPT, 20)
 
 
 @pytest.mark.parametrize("at", [0, 1])
@@ -96,16 +103,52 @@ def test_the_same_tokens_follow_where_a_stage_was_killed(cluster, stories, at, s
     assert glob.glob(f"{tempfile.gettempdir()}/qinfer-stages-*") == kept  # what they had saved is gone
 
 
+def test_the_same_tokens_follow_where_a_node_was_lost(cluster, stories):
+    """With all that it had saved. Ray starts its stage again on a node that is left."""
+    third = add_node(cluster)
+    cluster.wait_for_nodes()
+    try:
+        with placed(stories, None, save_every=8) as pipeline:
+            pids = {one["node"]: one["pid"] for one in pipeline.placed.where()}
+            assert len(pids) == 3
+            session = pipeline.session(**SAMPLER)
+            session.append(PROMPT)
+            drawn(session, 21)
+            cluster.remove_node(third, allow_graceful=False)
+            os.kill(pids[third.node_id], signal.SIGKILL)  # which would notice that a little later
+            begun, third = time.monotonic(), None
+            drawn(session, 1)
+            print(f"a node was lost: the next token after {time.monotonic() - begun:.1f} s")
+            assert drawn(session, 20) == alone(stories, PROMPT, 42, **SAMPLER)
+            assert len({one["node"] for one in pipeline.placed.where()}) == 2
+    finally:
+        if third is not None:
+            cluster.remove_node(third)
+
+
+def test_it_behaves_like_a_model(cluster, chat, chat_model):
+    questions = "What is the capital of France?", "And of Italy?"
+    with placed(chat, 2, context=512) as pipeline:
+        found = pipeline.generate(["Hello", "Good day"], 12, temperature=0.9, seeds=[1, 2])
+        expected = chat_model.generate(["Hello", "Good day"], 12, temperature=0.9, seeds=[1, 2])
+        assert [one.text for one in found] == [one.text for one in expected]
+        local, there = qinfer.Chat(chat_model), qinfer.Chat(pipeline)
+        for question in questions:
+            assert there.send(question, max_tokens=30) == local.send(question, max_tokens=30)
+
+
 def test_others_are_given_the_stages(cluster, stories):
     with placed(stories, 2) as pipeline:
 
         @ray.remote(num_cpus=0)
         def draw(stages, seed):
             with qinfer.ray.Pipeline(stages) as own:
-                return own.session(temperature=0.9, seed=seed).generate(PROMPT, 20)
+                session = own.session(temperature=0.9, seed=seed)  # other processes do not have told()
+                session.append(PROMPT)
+                return session.generate(20).text
 
         texts = ray.get([draw.remote(pipeline.placed, seed) for seed in range(3)])
-        assert texts == [pipeline.session(temperature=0.9, seed=seed).generate(PROMPT, 20) for seed in range(3)]
+        assert texts == [told(pipeline.session(temperature=0.9, seed=seed), PROMPT, 20) for seed in range(3)]
         assert len(set(texts)) == 3
 
 

@@ -57,6 +57,12 @@ def alone(model, prompt, n, **sampler):
     return session.generate(n).text
 
 
+def told(session, prompt, n):
+    """What follows the prompt."""
+    session.append(prompt)
+    return session.generate(n).text
+
+
 PROMPT = "Once upon a time there was a little girl. " * 5
 
 
@@ -66,10 +72,10 @@ def test_the_tokens_are_those_of_the_whole_model(model, head, path, cut):
         for seed in range(3):
             sampler = {"temperature": 0.9, "seed": seed}
             with pipeline.session(**sampler) as session:
-                assert session.generate(PROMPT, 40) == alone(model, PROMPT, 40, **sampler)
+                assert told(session, PROMPT, 40) == alone(model, PROMPT, 40, **sampler)
         with pipeline.session() as session:  # greedily, and it goes on
-            first = session.generate("The cat", 10)
-            assert first + session.generate(" and", 10) == continued(model, "The cat", " and", 10)
+            first = told(session, "The cat", 10)
+            assert first + told(session, model.tokenize(" and", special=False), 10) == continued(model, "The cat", " and", 10)
 
 
 def continued(model, prompt, more, n):
@@ -85,7 +91,7 @@ def test_sessions_at_once_do_not_notice_each_other(model, head, path):
         texts = {}
 
         def draw(seed):
-            texts[seed] = pipeline.session(temperature=0.9, seed=seed).generate("The dog", 30)
+            texts[seed] = told(pipeline.session(temperature=0.9, seed=seed), "The dog", 30)
 
         threads = [threading.Thread(target=draw, args=(seed,)) for seed in range(8)]
         for thread in threads:
@@ -102,14 +108,14 @@ def test_a_session_that_fails_leaves_the_others(model, head, path):
         good.append("The cat")
         good.draw()
         with pytest.raises(StageError, match=r"layers from 0 on: .*QINFER_E_KV_FULL"):
-            pipeline.session().generate(PROMPT * 2, 5)
+            told(pipeline.session(), PROMPT * 2, 5)
         with pytest.raises(StageError, match="token"):
-            pipeline.session().generate([1, 99999999], 5)
+            told(pipeline.session(), [1, 99999999], 5)
         with pytest.raises(StageError, match="temperature"):
-            pipeline.session(temperature=-1).generate("The", 5)
-        assert good.generate(max_tokens=8) == alone(model, "The cat", 9)[len(qinfer_text(model, good, 1)) :]
+            told(pipeline.session(temperature=-1), "The", 5)
+        assert good.generate(max_tokens=8).text == alone(model, "The cat", 9)[len(qinfer_text(model, good, 1)) :]
         # What the failed ones had is free again.
-        assert pipeline.session(max_tokens=64).generate("The dog", 20) == alone(model, "The dog", 20)
+        assert told(pipeline.session(max_tokens=64), "The dog", 20) == alone(model, "The dog", 20)
 
 
 def qinfer_text(model, session, n):
@@ -155,7 +161,7 @@ def test_strangers_are_hung_up_on(model, head, path):
         for thread in strangers:
             thread.start()
         with connect(head, [server]) as pipeline:  # meanwhile
-            assert pipeline.session().generate("The cat", 5) == alone(model, "The cat", 5)
+            assert told(pipeline.session(), "The cat", 5) == alone(model, "The cat", 5)
         for thread in strangers:
             thread.join()
         assert time.monotonic() - begun < 8
@@ -196,7 +202,7 @@ def test_what_is_no_frame_ends_its_connection_alone(model, head, path, frame):
         with pytest.raises(BrokenConnectionError):
             connection.receive()
         with connect(head, [server]) as pipeline:
-            assert pipeline.session().generate("The cat", 5) == alone(model, "The cat", 5)
+            assert told(pipeline.session(), "The cat", 5) == alone(model, "The cat", 5)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +243,7 @@ def test_a_stage_that_ends_breaks_its_pipelines(head, path):
                 session.draw()
                 time.sleep(0.01)
         with pytest.raises(BrokenConnectionError):
-            pipeline.session().generate("The", 3)
+            told(pipeline.session(), "The", 3)
 
 
 class Replaceable:
@@ -336,7 +342,7 @@ def test_processes_are_stages(model, head, path, tmp_path):
             found = re.search(r"at (\S+):(\d+)$", process.stdout.readline().strip())
             addresses.append((found[1], int(found[2])))
         with Pipeline(head, addresses, KEY) as pipeline:
-            text = pipeline.session(temperature=0.7, seed=5).generate(PROMPT, 60)
+            text = told(pipeline.session(temperature=0.7, seed=5), PROMPT, 60)
         assert text == alone(model, PROMPT, 60, temperature=0.7, seed=5)
     finally:
         for process in processes:

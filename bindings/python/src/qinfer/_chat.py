@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import weakref
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Self, Unpack
+from typing import Any, Protocol, Self, Unpack
 
 from ._batch import Batch, Request, Source, engine_of, model_behind, samplers_of
 from ._cancel import Cancel
@@ -14,7 +15,7 @@ from ._errors import CancelledError, ContextFullError
 from ._grammar import Grammar
 from ._library import checked_names, expect
 from ._load import Path
-from ._model import ChatPrompt, Message, Model, model_of
+from ._model import ChatPrompt, Message, Model
 from ._options import ManyOptions, SamplerOptions, TurnOptions
 from ._reply import Part, Reply
 from ._results import Generated
@@ -22,8 +23,17 @@ from ._session import Session
 from ._stream import Stream, follow
 
 
+class SessionSource(Protocol):
+    """What makes sessions of a model whose layers are elsewhere: qinfer.stages.Pipeline."""
+
+    @property
+    def model(self) -> Model: ...
+
+    def session(self, max_tokens: int = 0, **sampler: Any) -> Any: ...
+
+
 class Chat:
-    """A conversation with a model, or the one at a path. Each turn evaluates only what is new.
+    """A conversation with a model, or the one at a path, or a pipeline of its stages. Each turn evaluates only what is new.
 
         chat = Chat(model, system="Be brief.")
         print(chat.send("What is the capital of France?"))
@@ -33,7 +43,7 @@ class Chat:
 
     def __init__(
         self,
-        model: Model | Path,
+        model: Model | SessionSource | Path,
         messages: Iterable[dict[str, Any]] = (),
         tools: Sequence[Mapping[str, Any]] | None = None,
         sampler: SamplerOptions | None = None,
@@ -43,8 +53,8 @@ class Chat:
         *,
         system: str | None = None,
     ) -> None:
-        self.model = model_of(model)
-        expect(Model, self.model)
+        self._source = Model(model) if isinstance(model, (str, os.PathLike)) else model
+        self.model = self._source if isinstance(self._source, Model) else _model_of(self._source)
         self.messages, self.tools, self.max_tokens, self.session = list(messages), tools, max_tokens, session
         if system is not None:
             self.messages.insert(0, {"role": "system", "content": system})
@@ -137,8 +147,7 @@ class Chat:
         try:
             prompt = ChatPrompt(self.messages, tools=self.tools, **self.variables)
             if self.session is None:
-                self.session, self._own = Session(self.model), True
-                self.session.set_sampler(**self.sampler)
+                self.session, self._own = self._source.session(**self.sampler), True
             self._set_tokens(self.session)
             self.session.set_grammar(options.get("grammar"))
             with Reply(self.model, prompt, reasoning=options.get("reasoning", True)) as reply:
@@ -203,6 +212,12 @@ class Chat:
             if result.new_tokens and request.message is not None:
                 chat.messages.append(request.message)
         return begun
+
+
+def _model_of(source: SessionSource) -> Model:
+    if not hasattr(source, "session"):
+        expect(Model, source)
+    return source.model
 
 
 def model_is_inside(source: Source) -> bool:

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from . import _abi
 from ._cancel import Cancel
@@ -30,9 +30,12 @@ from ._library import (
     utf8,
 )
 from ._load import Loading, LoadOptions, Path
-from ._options import ManyOptions
+from ._options import ManyOptions, SamplerOptions
 from ._results import Generated
 from ._runtime import Runtime
+
+if TYPE_CHECKING:
+    from ._session import Session
 
 Message = Mapping[str, Any]
 
@@ -99,6 +102,18 @@ class Model(Handle):
     def expert_counts(self, layer: int) -> list[int]:
         """How many tokens each expert of a layer was chosen for since the model was loaded; [] where it has none."""
         return read_list(ctypes.c_uint64, lib.qinfer_model_expert_counts, self, layer)
+
+    def session(self, max_tokens: int = 0, **sampler: Unpack[SamplerOptions]) -> Session:
+        """A session with a cache of its own, whose tokens are drawn like that. max_tokens: its room, 0 = the context."""
+        from ._session import Session
+
+        session = Session(self, max_tokens=max_tokens)
+        try:
+            session.set_sampler(**sampler)
+        except BaseException:
+            session.close()
+            raise
+        return session
 
     def generate(
         self, prompts: Sequence[str | Sequence[int]], max_tokens: int = 0, **options: Unpack[ManyOptions]

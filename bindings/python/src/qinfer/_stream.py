@@ -6,9 +6,10 @@ import asyncio
 import queue
 import sys
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from . import _abi, _exit
 from ._apart import Apart
@@ -16,10 +17,15 @@ from ._cancel import Cancel
 from ._errors import StateError
 from ._library import Held, locks_handles
 
-if TYPE_CHECKING:
-    from ._session import Session
-
 T = TypeVar("T")
+
+
+class Streamed(Protocol):
+    """A session, as its streams need it."""
+
+    _streams: weakref.WeakSet[Stream[Any]]
+
+    def _release_left(self) -> None: ...
 
 
 class Stream(Iterator[T]):
@@ -30,7 +36,7 @@ class Stream(Iterator[T]):
 
     def __init__(
         self,
-        session: Session,
+        session: Streamed,
         work: Callable[[Callable[[T | None], bool], Cancel], object],
         cancel: Cancel | None = None,
         wake: Callable[[], object] = lambda: None,
@@ -88,6 +94,11 @@ class Stream(Iterator[T]):
     def over(self) -> bool:
         """Whether the end was read, or waited for."""
         return self._over
+
+    @property
+    def runs_elsewhere(self) -> bool:
+        """Whether another thread than this one still generates it."""
+        return not self._apart.over and not self._apart.inside
 
     @property
     def ready(self) -> bool:

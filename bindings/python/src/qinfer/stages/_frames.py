@@ -4,6 +4,10 @@ A connection begins with a proof by both sides that they have the same key (HMAC
 a few seconds. After it come frames: a header of 36 bytes, then n_tokens 32-bit tokens, then n_floats 32-bit floats
 (hidden states), then n_bytes of JSON. All numbers are little-endian. A checksum (CRC-32) over header and payload finds
 damage; the key keeps strangers out; nothing is encrypted. What cannot be a frame ends the connection.
+
+A machine that has lost its power or its network closes no connection, and a process that was stopped does not either. So
+each side sends a frame without content every BEAT_S seconds, from a thread of its own, and takes SILENCE_S seconds without a
+byte for the end.
 """
 
 from __future__ import annotations
@@ -28,23 +32,28 @@ _MAC = 32
 MOST_TOKENS = 1 << 16
 MOST_FLOATS = 1 << 30
 MOST_BYTES = 1 << 20
+BEAT_S = 5.0
+SILENCE_S = 30.0
 
 if sys.byteorder != "little":
     raise ImportError("frames are little-endian, and this machine is not")
 
 
 class Kind(IntEnum):
-    """What a frame is; the first five go from the head to the last stage, the rest back."""
+    """What a frame is. BEAT goes both ways, what is up to TRUNCATE from the head to the last stage, the rest back."""
 
+    BEAT = 0  # the sender is there
     ROUTE = 1  # JSON: the stages that are to come
     OPEN = 2  # JSON: a session with its name, room and sampler, or out of what was saved of it
     STEP = 3  # tokens to evaluate, and their hidden states but in the first stage
     CLOSE = 4  # the session is freed
-    SAVE = 5  # each stage writes the session to a file
-    STAGES = 6  # JSON: what this stage and those after it are
-    DRAWN = 7  # a token, drawn after a step that asked for it
-    ERROR = 8  # JSON: why a session cannot go on
-    SAVED = 9  # by all stages
+    SAVE = 5  # each stage writes the session to a file; JSON: why a stage before could not
+    TRUNCATE = 6  # the session has no tokens from this position on; JSON: how many are evaluated in the stages before
+    STAGES = 7  # JSON: what this stage and those after it are
+    DRAWN = 8  # a token, drawn after a step that asked for it
+    ERROR = 9  # JSON: why a session cannot go on
+    SAVED = 10  # by all stages, or JSON: why not
+    TRUNCATED = 11  # in all stages, which have evaluated the tokens before this position
 
 
 DRAW = 1  # flag of a STEP: the last stage draws a token after it
@@ -77,8 +86,8 @@ class Connection:
     def __init__(self, own: socket.socket, key: bytes, *, is_server: bool, seconds: float = 5) -> None:
         self._socket = own
         self._sends = threading.Lock()
+        self._closed = threading.Event()
         own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         try:
             self._prove(key, is_server, time.monotonic() + seconds)
         except OSError as failed:
@@ -87,6 +96,21 @@ class Connection:
                 raise
             raise BrokenConnectionError(f"no proof of the key came within {seconds:g} s: {failed}") from failed
         own.settimeout(None)
+        silence = struct.pack("@ll", int(SILENCE_S), int(SILENCE_S % 1 * 1e6))
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, silence)
+        threading.Thread(target=self._beat, daemon=True).start()
+
+    def _beat(self) -> None:
+        """Until it is closed. A frame on its way tells as much, and must not be waited for."""
+        frame = Frame(Kind.BEAT)
+        while not self._closed.wait(BEAT_S):
+            if self._sends.acquire(blocking=False):
+                try:
+                    self._send(frame)
+                except BrokenConnectionError:
+                    return  # who receives is told
+                finally:
+                    self._sends.release()
 
     @classmethod
     def open(cls, address: tuple[str, int], key: bytes, seconds: float = 5) -> Connection:
@@ -132,6 +156,10 @@ class Connection:
         return got
 
     def send(self, frame: Frame) -> None:
+        with self._sends:
+            self._send(frame)
+
+    def _send(self, frame: Frame) -> None:
         tokens, floats = memoryview(frame.tokens).cast("B"), memoryview(frame.floats).cast("B")
         text = json.dumps(frame.json).encode() if frame.json else b""
         head = _HEADER.pack(
@@ -139,11 +167,13 @@ class Connection:
         )[:-4]  # fmt: skip
         check = zlib.crc32(text, zlib.crc32(floats, zlib.crc32(tokens, zlib.crc32(head))))
         parts = [memoryview(head + check.to_bytes(4, "little")), tokens, floats, memoryview(text)]
-        with self._sends:
-            try:
-                self._send_all([part for part in parts if part])
-            except OSError as failed:
-                raise BrokenConnectionError(f"the other side has left: {failed}") from failed
+        try:
+            self._send_all([part for part in parts if part])
+        except OSError as failed:
+            raise BrokenConnectionError(f"the other side has left: {failed}") from failed
+        except BaseException:  # of a signal's handler: half a frame is none
+            self.close()
+            raise
 
     def _send_all(self, parts: list[memoryview]) -> None:
         while parts:
@@ -154,6 +184,12 @@ class Connection:
                 parts[0] = parts[0][n:]
 
     def receive(self, most_floats: int = MOST_FLOATS) -> Frame:
+        while True:
+            frame = self._receive_frame(most_floats)
+            if frame.kind != Kind.BEAT:
+                return frame
+
+    def _receive_frame(self, most_floats: int) -> Frame:
         head = self._receive(_HEADER.size)
         kind, flags, session, position, n_tokens, n_floats, n_bytes, check = _HEADER.unpack(head)
         if n_tokens > MOST_TOKENS or n_floats > most_floats or n_bytes > MOST_BYTES:
@@ -178,6 +214,8 @@ class Connection:
         while view:
             try:
                 got = self._socket.recv_into(view)
+            except BlockingIOError as failed:
+                raise BrokenConnectionError(f"the other side is silent for {SILENCE_S:g} s") from failed
             except OSError as failed:
                 raise BrokenConnectionError(f"the connection broke: {failed}") from failed
             if got == 0:
@@ -187,6 +225,7 @@ class Connection:
 
     def close(self) -> None:
         """From any thread; who receives gets BrokenConnectionError."""
+        self._closed.set()
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:

@@ -14,7 +14,6 @@ from typing import Any
 
 from .._cache import KvCache
 from .._errors import QinferError
-from .._model import Model
 from .._session import Session
 from .._stage import evaluate_stage
 from ._frames import DRAW, KEEP, BrokenConnectionError, Connection, Frame, Kind
@@ -24,10 +23,12 @@ MOST_SESSIONS = 1024
 _KEPT_S = 24 * 3600  # seconds, for which files of sessions that nobody has closed are kept
 
 
-def describe(model: Model) -> dict[str, Any]:
-    """What the stages of one model must have in common, and how they differ."""
-    info: dict[str, Any] = {**model.info}
-    names = "architecture", "n_embd", "n_vocab", "n_layers", "first_layer", "n_model_layers", "kernel_set", "context_tokens"
+def describe(cache: KvCache) -> dict[str, Any]:
+    """What the stages of one model must have in common, and how they differ. cache_tokens: that the cache has blocks for."""
+    stats = cache.stats
+    info: dict[str, Any] = {**cache.model.info, "cache_tokens": stats["blocks_total"] * stats["block_tokens"]}
+    common = "architecture", "n_embd", "n_vocab", "n_model_layers", "kernel_set", "context_tokens"
+    names = *common, "n_layers", "first_layer", "cache_tokens"
     return {name: info[name] for name in names}
 
 
@@ -77,7 +78,7 @@ class StageServer:
     def _answer(self, accepted: socket.socket) -> None:
         try:
             connection = Connection(accepted, self._key, is_server=True)
-            chain = _Chain(self.cache, connection, self._key, self._saved)
+            chain = _Chain(self.cache, connection, self._key, self._saved, self._log)
             with self._lock:
                 self._chains.add(chain)
                 if self._closing:
@@ -144,8 +145,10 @@ class _Chain:
     """One head's way through this stage: its sessions here, and the connections to the side of the head and to the next
     stage."""
 
-    def __init__(self, cache: KvCache, upstream: Connection, key: bytes, saved: Saved) -> None:
-        self._cache, self._upstream, self._key, self._saved = cache, upstream, key, saved
+    def __init__(
+        self, cache: KvCache, upstream: Connection, key: bytes, saved: Saved, log: Callable[[str], object]
+    ) -> None:
+        self._cache, self._upstream, self._key, self._saved, self._log = cache, upstream, key, saved, log
         self._downstream: Connection | None = None
         self._sessions: dict[int, Session] = {}
         self._names: dict[int, str] = {}
@@ -175,7 +178,7 @@ class _Chain:
         valid = isinstance(stages, list) and len(stages) <= 1024 and isinstance(seconds, int | float) and 0 < seconds <= 60
         if frame.kind != Kind.ROUTE or not valid:
             raise BrokenConnectionError("the first frame is no route")
-        told = [describe(self._cache.model)]
+        told = [describe(self._cache)]
         if stages:
             try:
                 host, port = str(stages[0][0]), int(stages[0][1])
@@ -209,6 +212,8 @@ class _Chain:
                 self._open(frame)
             elif frame.kind == Kind.SAVE:
                 self._save(frame)
+            elif frame.kind == Kind.TRUNCATE:
+                self._truncate(frame)
             elif frame.kind == Kind.CLOSE:
                 self._close_session(frame)
             else:
@@ -222,8 +227,10 @@ class _Chain:
 
     def _fail(self, session: int, failed: Exception) -> None:
         """The head is told, and frees the session everywhere."""
-        layers = f"layers from {self._cache.model.info['first_layer']} on"
-        self._upstream.send(Frame(Kind.ERROR, session, json={"message": f"{layers}: {failed}"}))
+        self._upstream.send(Frame(Kind.ERROR, session, json={"message": f"{self._layers()}: {failed}"}))
+
+    def _layers(self) -> str:
+        return f"layers from {self._cache.model.info['first_layer']} on"
 
     def _open(self, frame: Frame) -> None:
         """With "resume", a position other than 0, out of what was saved there."""
@@ -253,21 +260,53 @@ class _Chain:
             self._saved.forget(name)
 
     def _save(self, frame: Frame) -> None:
+        """A disk that is full, say, ends no session: it goes on without the file."""
         session = self._sessions.get(frame.session)
         if session is None or len(session) - session.pending != frame.position or not self._names[frame.session]:
             raise ValueError(f"session {frame.session} has not evaluated {frame.position} tokens, or has no name")
-        self._saved.save(session, self._names[frame.session], frame.position)
+        try:
+            if not frame.json:
+                self._saved.save(session, self._names[frame.session], frame.position)
+        except (QinferError, OSError, ValueError) as failed:
+            frame.json = {"message": f"{self._layers()}: {failed}"}
+            self._log(f"a session is not saved: {failed}")
         if self._downstream is None:
-            self._upstream.send(Frame(Kind.SAVED, frame.session, frame.position))
+            self._upstream.send(Frame(Kind.SAVED, frame.session, frame.position, json=frame.json))
+
+    def _truncate(self, frame: Frame) -> None:
+        """Where a sliding window has moved on, a stage has none of its tokens evaluated after it."""
+        session = self._sessions.get(frame.session)
+        if session is None:
+            raise ValueError(f"there is no session {frame.session}")
+        if frame.position < len(session):
+            session.truncate(frame.position)
+        before = frame.json.get("evaluated", frame.position)
+        if not isinstance(before, int):
+            raise ValueError("how many tokens are evaluated is a number")
+        evaluated = min(before, len(session) - session.pending)
+        frame.json = {"evaluated": evaluated}
+        if self._downstream is None:
+            self._upstream.send(Frame(Kind.TRUNCATED, frame.session, evaluated))
+
+    def _pending_of(self, session: Session, position: int, n_tokens: int) -> int | None:
+        """How many of the tokens that are to be evaluated from there on the session has already: the one that the last stage
+        drew itself, and after a truncation what was left. None: these tokens cannot be the next ones."""
+        if position < len(session) - session.pending:  # other stages have less of it evaluated
+            session.truncate(position + 1)
+        known = len(session) - position
+        if n_tokens == 0 or known != session.pending:
+            return None
+        if known > n_tokens:
+            session.truncate(position + n_tokens)
+        return min(known, n_tokens)
 
     def _step(self, frame: Frame) -> None:
         session = self._sessions.get(frame.session)
         if session is None:
             raise ValueError(f"there is no session {frame.session}")
         tokens = frame.token_list()
-        # The last stage has the token that it drew itself.
-        known = len(session) - frame.position
-        if not tokens or known < 0 or known > 1 or known > session.pending or session.tokens[frame.position :] != tokens[:known]:
+        known = self._pending_of(session, frame.position, len(tokens))
+        if known is None or session.tokens[frame.position :] != tokens[:known]:
             raise ValueError(f"{len(tokens)} tokens at position {frame.position} do not follow {len(session)} tokens")
         session.append(tokens[known:])
         takes = self._cache.model.info["first_layer"] != 0

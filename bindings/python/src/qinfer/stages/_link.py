@@ -1,0 +1,103 @@
+"""A connection of a head through all stages."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from .. import _abi
+from .._cancel import Cancel
+from .._errors import CancelledError
+from ._frames import KEEP, BrokenConnectionError, Connection, Frame, Kind
+
+Addresses = Sequence[tuple[str, int]]
+_LOOK_S = 0.05  # after which a call that waits looks whether it was cancelled
+
+
+class StageError(RuntimeError):
+    """A stage could not go on with a session, which is closed."""
+
+
+def _taken(inbox: queue.SimpleQueue[Frame], cancel: Cancel | None) -> Frame:
+    """CancelledError, and the frame is still to come, where that was requested."""
+    while True:
+        if cancel is not None and cancel._requested:
+            raise CancelledError("QINFER_E_CANCELLED", _abi.QINFER_E_CANCELLED, "cancelled by the host", 0)
+        try:
+            return inbox.get(timeout=None if cancel is None else _LOOK_S)
+        except queue.Empty:
+            pass
+
+
+class Link:
+    """A connection through all stages, and what comes back for each session; broken once, broken for good."""
+
+    def __init__(self, stages: Addresses, key: bytes, seconds: float) -> None:
+        if not stages:
+            raise ValueError("there is no stage, expected the addresses of one or more")
+        self._connection = Connection.open(stages[0], key, seconds)
+        self._inboxes: dict[int, queue.SimpleQueue[Frame]] = {}
+        self._lock = threading.Lock()
+        self.broken: str | None = None
+        try:
+            self.stages = self._connect(stages, seconds)
+        except BaseException:
+            self._connection.close()
+            raise
+        self._thread = threading.Thread(target=self._receive, daemon=True)
+        self._thread.start()
+
+    def _connect(self, stages: Addresses, seconds: float) -> list[dict[str, Any]]:
+        self._connection.send(Frame(Kind.ROUTE, json={"next": [list(one) for one in stages[1:]], "seconds": seconds}))
+        answer = self._connection.receive(0)
+        if answer.kind == Kind.ERROR:
+            raise BrokenConnectionError(str(answer.json.get("message")))
+        told = answer.json.get("stages")
+        if answer.kind != Kind.STAGES or not isinstance(told, list) or len(told) != len(stages):
+            raise BrokenConnectionError("the stages do not say what they are")
+        return told
+
+    def join(self, number: int) -> None:
+        with self._lock:
+            self._inboxes[number] = queue.SimpleQueue()
+
+    def leave(self, number: int, *, keeps: bool = False) -> None:
+        """keeps: what was saved of the session."""
+        with self._lock:
+            known = self._inboxes.pop(number, None) is not None
+        if known and self.broken is None:
+            self.send(Frame(Kind.CLOSE, number, flags=KEEP if keeps else 0))
+
+    def send(self, frame: Frame) -> None:
+        if self.broken is not None:
+            raise BrokenConnectionError(self.broken)
+        self._connection.send(frame)
+
+    def answer(self, number: int, kind: Kind, cancel: Cancel | None = None) -> Frame:
+        """The next frame for a session, which must be of this kind. StageError where a stage has failed."""
+        frame = _taken(self._inboxes[number], cancel)
+        if frame.kind == kind:
+            return frame
+        if frame.kind != Kind.ERROR or frame.flags:
+            self._inboxes[number].put(frame)  # for whoever asks next
+            raise BrokenConnectionError(str(frame.json.get("message", "a stage answers what was not asked")))
+        raise StageError(str(frame.json.get("message")))
+
+    def _receive(self) -> None:
+        try:
+            while True:
+                frame = self._connection.receive(0)
+                inbox = self._inboxes.get(frame.session)
+                if inbox is not None:
+                    inbox.put(frame)
+        except BrokenConnectionError as failed:
+            with self._lock:
+                self.broken = str(failed)
+                for inbox in self._inboxes.values():
+                    inbox.put(Frame(Kind.ERROR, flags=1, json={"message": self.broken}))
+
+    def close(self) -> None:
+        self._connection.close()
+        self._thread.join()

@@ -1,0 +1,293 @@
+"""A session of a pipeline: tokens that the stages have evaluated, and how it goes on after a loss.
+
+A stage that is lost takes the keys and values of its layers with it. Where stages save sessions (save_every) each has
+files of the same positions, with the sampler in the last one's. Then all of them go back to such a file, or to an empty
+session, and the head sends the tokens since, and has the drawn ones drawn again, so that the sampler goes on as it would
+have: the same tokens follow.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from array import array
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .. import _abi
+from .._cancel import Cancel
+from .._errors import ContextFullError, StateError, UnsupportedError
+from .._grammar import Grammar
+from .._reply import Reply
+from .._results import Generated
+from .._stream import Stream, follow
+from ._frames import DRAW, BrokenConnectionError, Frame, Kind
+from ._link import Link, StageError
+from ._text import Drawing
+
+if TYPE_CHECKING:
+    from ._pipeline import Pipeline
+
+
+class PipelineSession:
+    """What Session is, where the layers are in stages: a list of tokens, a prefix of which is evaluated while the rest is
+    pending. For one thread at a time."""
+
+    def __init__(self, pipeline: Pipeline, about: dict[str, Any]) -> None:
+        self.model = pipeline.model
+        self._pipeline, self._number = pipeline, 0
+        self._about = {"name": os.urandom(16).hex(), **about}
+        self._room = int(about["max_tokens"]) or int(pipeline.stages[0]["context_tokens"])
+        self._tokens: list[int] = []
+        self._drawn: list[bool] = []  # of each token
+        self._evaluated = 0  # of the stages of _link
+        self._awaited = False  # a token, drawn after these, is still to come
+        self._cut: int | None = None  # where the stages are to truncate it
+        self._saved: list[int] = []  # positions, the newest last
+        self._tried = 0  # where it was to be saved last
+        self._link: Link | None = None
+        self._closed = False
+        self._streams: weakref.WeakSet[Stream[Any]] = weakref.WeakSet()
+
+    # ---- Tokens
+    @property
+    def tokens(self) -> list[int]:
+        return list(self._tokens)
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    @property
+    def pending(self) -> int:
+        return len(self._tokens) - self._evaluated
+
+    @property
+    def info(self) -> dict[str, int]:
+        return {"max_tokens": self._room, "n_tokens": len(self), "n_evaluated": self._evaluated}
+
+    def append(self, tokens: str | Iterable[int]) -> None:
+        """Adds pending tokens, or those of a text, which begins with what the tokenizer puts before it where the session
+        is empty."""
+        self._check()
+        if isinstance(tokens, str):
+            tokens = self.model.tokenize(tokens, special=not self._tokens)
+        new = [int(token) for token in tokens]
+        if len(self) + len(new) > self._room:
+            message = f"the session holds {len(self)} of at most {self._room} tokens, {len(new)} more do not fit"
+            raise ContextFullError("QINFER_E_CONTEXT_FULL", _abi.QINFER_E_CONTEXT_FULL, message, 0)
+        self._tokens += new
+        self._drawn += [False] * len(new)
+
+    def set_tokens(self, tokens: Iterable[int]) -> int:
+        """Makes these its tokens, and returns how many of those that it has are their beginning and stay."""
+        self._check()
+        new = [int(token) for token in tokens]
+        pairs = zip(self._tokens, new, strict=False)
+        kept = next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(self), len(new)))
+        if len(new) > self._room:
+            message = f"{len(new)} tokens do not fit into a session of {self._room}"
+            raise ContextFullError("QINFER_E_CONTEXT_FULL", _abi.QINFER_E_CONTEXT_FULL, message, 0)
+        self.truncate(kept)
+        self.append(new[kept:])
+        return kept
+
+    def truncate(self, n_tokens: int) -> None:
+        """Keeps the first n_tokens. If evaluated ones are dropped, the last one that is left is pending again."""
+        self._check()
+        if n_tokens >= len(self) or n_tokens < 0:
+            return
+        # The stages may have a drawn token that nobody has taken.
+        if n_tokens < self._evaluated + 1 and self._link is not None:
+            self._cut = n_tokens if self._cut is None else min(self._cut, n_tokens)
+            self._evaluated = min(self._evaluated, max(0, n_tokens - 1))
+        del self._tokens[n_tokens:], self._drawn[n_tokens:]
+        self._saved = [position for position in self._saved if position < n_tokens]
+
+    def set_grammar(self, grammar: Grammar | None) -> None:
+        """None is all that there is: UnsupportedError."""
+        if grammar is not None:
+            what = "grammars are not there in a pipeline: its last stage draws all tokens"
+            raise UnsupportedError("QINFER_E_UNSUPPORTED", _abi.QINFER_E_UNSUPPORTED, what, 0)
+
+    # ---- Drawing
+    def draw(self, *, cancel: Cancel | None = None) -> int:
+        """Evaluates what is pending, in pieces that follow each other through the stages, and draws a token, which is
+        pending then."""
+        self._check()
+        if not self._tokens:
+            raise StateError("QINFER_E_STATE", _abi.QINFER_E_STATE, "there are no tokens to evaluate: append some first", 0)
+        if len(self) >= self._room:
+            message = f"the session holds {len(self)} tokens, its limit"
+            raise ContextFullError("QINFER_E_CONTEXT_FULL", _abi.QINFER_E_CONTEXT_FULL, message, 0)
+        while True:
+            link = self._pipeline.link()  # what it raises is the end of patience
+            try:
+                token = self._draw_once(link, cancel)
+                break
+            except StageError:
+                self.close()
+                raise
+            except BrokenConnectionError:
+                if not self._pipeline.recovers:
+                    raise
+        self._tokens.append(token)
+        self._drawn.append(True)
+        return token
+
+    def _draw_once(self, link: Link, cancel: Cancel | None) -> int:
+        if link is not self._link:
+            self._begin(link, cancel)
+        elif self._awaited:  # of a call that was cancelled
+            token = self._answer(link, cancel)
+            if self._evaluated == len(self):
+                return token
+            self._cut = self._evaluated if self._cut is None else self._cut
+        self._truncate_there(link)
+        self._save(link)
+        return self._step(link, len(self), cancel)
+
+    def _step(self, link: Link, end: int, cancel: Cancel | None) -> int:
+        """Tokens up to `end`, and the one that is drawn after them."""
+        chunk = self._pipeline.chunk
+        for begin in range(self._evaluated, end, chunk):
+            piece = array("i", self._tokens[begin : min(begin + chunk, end)])
+            self._awaited = begin + chunk >= end
+            self._evaluated = begin + len(piece)
+            link.send(Frame(Kind.STEP, self._number, begin, DRAW if self._awaited else 0, piece))
+        return self._answer(link, cancel)
+
+    def _answer(self, link: Link, cancel: Cancel | None) -> int:
+        token = link.answer(self._number, Kind.DRAWN, cancel).token_list()[0]
+        self._awaited = False
+        return token
+
+    def _truncate_there(self, link: Link) -> None:
+        if self._cut is None:
+            return
+        self._evaluated = self._asked(link, Frame(Kind.TRUNCATE, self._number, self._cut), Kind.TRUNCATED).position
+        self._cut = None
+
+    def _save(self, link: Link) -> None:
+        """Where a stage cannot, it is tried again after as many tokens."""
+        every, last = self._pipeline.save_every, max(self._tried, self._saved[-1] if self._saved else 0)
+        if every == 0 or self._evaluated - last < every:
+            return
+        self._tried = self._evaluated
+        if not self._asked(link, Frame(Kind.SAVE, self._number, self._evaluated), Kind.SAVED).json:
+            self._saved = [*self._saved[-1:], self._evaluated]
+
+    def _asked(self, link: Link, frame: Frame, kind: Kind) -> Frame:
+        try:
+            link.send(frame)
+            return link.answer(self._number, kind)
+        except StageError:
+            raise
+        except BaseException:  # of a signal's handler, say: its answer would be taken for another one
+            self._link = None
+            link.leave(self._number, keeps=True)
+            raise
+
+    def _begin(self, link: Link, cancel: Cancel | None) -> None:
+        """Opens the session in the stages, as far on as they have saved it, and sends the tokens since. Each attempt has a
+        number of its own, so that no late answer to another one is taken for its own."""
+        self._link, self._awaited, self._cut, self._tried = None, False, None, 0
+        for resume in [*reversed(self._saved), 0]:
+            self._number = self._pipeline.new_number()
+            link.join(self._number)
+            link.send(Frame(Kind.OPEN, self._number, json={**self._about, "resume": resume}))
+            self._evaluated = resume
+            try:
+                self._draw_again(link, resume, cancel)
+                self._link = link
+                self._saved = [position for position in self._saved if position <= resume]
+                return
+            except StageError:
+                if resume == 0:
+                    raise
+                link.leave(self._number, keeps=True)
+            except BaseException:  # it begins anew with the next call
+                link.leave(self._number, keeps=True)
+                raise
+
+    def _draw_again(self, link: Link, begin: int, cancel: Cancel | None) -> None:
+        for end in range(begin + 1, len(self)):
+            if self._drawn[end]:
+                drawn = self._step(link, end, cancel)
+                if drawn != self._tokens[end]:
+                    raise StageError(f"token {end} was drawn as {self._tokens[end]}, and now as {drawn}")
+
+    # ---- Generating
+    def generate(
+        self,
+        max_tokens: int = 0,
+        *,
+        stop: Sequence[str] = (),
+        on_text: Callable[[str], object] | None = None,
+        on_token: Callable[[int, str], object] | None = None,
+        cancel: Cancel | None = None,
+        reply: Reply | None = None,
+        max_reasoning_tokens: int = 0,
+    ) -> Generated:
+        """Session.generate(), without what only a process that has the logits can give: log probabilities, grammars and a
+        bound for the reasoning. stop and reply do not go together."""
+        own = Cancel.of_call(cancel)
+
+        def receive(token: int, text: str) -> bool:
+            going = on_token is None or on_token(token, text) is not False
+            if text and on_text is not None:
+                going = on_text(text) is not False and going
+            return going
+
+        drawing = Drawing(self.model, self.pending, stop, receive, reply, max_reasoning_tokens)
+        try:
+            left = min(max_tokens or self._room, self._room - len(self))
+            while left > 0 and not drawing.finish:
+                drawing.step(self.draw(cancel=own))
+                left -= 1
+            return drawing.end()
+        finally:
+            drawing.close()
+
+    def stream(self, max_tokens: int = 0, *, stop: Sequence[str] = (), cancel: Cancel | None = None) -> Stream[str]:
+        """The text of generate(), piece by piece. Leaving the loop ends the generation; its tokens stay."""
+        return self._stream(max_tokens, stop, cancel, lambda: None)
+
+    def astream(
+        self, max_tokens: int = 0, *, stop: Sequence[str] = (), cancel: Cancel | None = None
+    ) -> AsyncIterator[str]:
+        """stream() for asyncio."""
+        return follow(lambda wake: self._stream(max_tokens, stop, cancel, wake))
+
+    def _stream(
+        self, max_tokens: int, stop: Sequence[str], cancel: Cancel | None, wake: Callable[[], object]
+    ) -> Stream[str]:
+        def work(put: Callable[[str | None], bool], ending: Cancel) -> None:
+            self.generate(max_tokens, stop=stop, cancel=ending, on_token=lambda _, text: put(text or None))
+
+        self._check()
+        return Stream(self, work, cancel, wake)
+
+    # ---- The end
+    def _check(self) -> None:
+        if self._closed:
+            raise ValueError("the session is closed")
+        if any(stream.runs_elsewhere for stream in list(self._streams)):
+            raise StateError("QINFER_E_STATE", _abi.QINFER_E_STATE, "a stream uses the session", 0)
+
+    def _release_left(self) -> None:
+        """For Stream, as in Session."""
+
+    def close(self) -> None:
+        """The stages free it; what was saved of it goes."""
+        for stream in list(self._streams):
+            stream.close()
+        if not self._closed:
+            self._closed = True
+            if self._link is not None:
+                self._link.leave(self._number)
+
+    def __enter__(self) -> PipelineSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
