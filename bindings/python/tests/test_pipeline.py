@@ -271,6 +271,77 @@ def test_a_head_that_is_silent_is_given_up(path, monkeypatch):
     server.close()
 
 
+# ---- Networks
+@contextlib.contextmanager
+def relay(address, change):
+    """Where it listens: what comes goes on to the address as change(bytes) has it, a list of pieces."""
+    listener, open_ones = socket.create_server(("127.0.0.1", 0)), []
+
+    def passed(source, target, pieces_of):
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                for piece in pieces_of(data):
+                    target.sendall(piece)
+        for one in (source, target):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def accepted():
+        with contextlib.suppress(OSError):
+            while True:
+                near, far = listener.accept()[0], socket.create_connection(address)
+                open_ones.extend((near, far))
+                for one in (near, far):
+                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                for ends in ((near, far, change), (far, near, lambda data: [data])):
+                    threading.Thread(target=passed, args=ends, daemon=True).start()
+
+    threading.Thread(target=accepted, daemon=True).start()
+    yield listener.getsockname()
+    for one in (listener, *open_ones):
+        with contextlib.suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)
+        one.close()
+
+
+@pytest.mark.parametrize("damaged", [None, 3, 4000, 20_000, 50_000])
+def test_bytes_that_come_in_pieces_or_damaged(model, path, damaged):
+    """In pieces of some bytes, and with one bit of them turned over, which may be the connection's beginning, a header or
+    hidden states: the same tokens."""
+    expected = qinfer.Session(model)
+    expected.set_sampler(**SAMPLER)
+    expected.append("The cat")
+    expected.generate(120)
+    seen, damages = 0, []
+
+    def change(data):
+        nonlocal seen
+        if damaged is not None and not damages and seen <= damaged < seen + len(data):
+            damages.append(damaged)
+            data = bytearray(data)
+            data[damaged - seen] ^= 16
+        seen += len(data)
+        return [data[at : at + 191] for at in range(0, len(data), 191)]
+
+    servers = []
+    for layers in (range(3), range(3, 6)):
+        part = qinfer.Model(path, qinfer.Runtime(threads=1), layers=layers)
+        servers.append(StageServer(qinfer.KvCache(part, budget_blocks=64), KEY))
+        threading.Thread(target=servers[-1].serve, daemon=True).start()
+    with relay(servers[1].address, change) as second:
+        head, addresses = qinfer.Model(path, weights=False), [servers[0].address, second]
+        if damaged == 3:  # before there is a pipeline
+            with pytest.raises(BrokenConnectionError):
+                Pipeline(head, addresses, KEY)
+        with Pipeline(head, addresses, KEY, patience=10) as pipeline, pipeline.session(**SAMPLER) as session:
+            session.append("The cat")
+            session.generate(120)
+            assert session.tokens == expected.tokens
+    assert damages == ([] if damaged is None else [damaged])
+    for server in servers:
+        server.close()
+
+
 # ---- No room to save
 def test_a_session_goes_on_where_it_cannot_be_saved(model, path, tmp_path, monkeypatch):
     whole = qinfer.Session(model)
