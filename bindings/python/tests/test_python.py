@@ -287,6 +287,30 @@ def test_a_grammar_is_for_any_number_of_sessions(model):
         qinfer.Grammar.json_schema(model, {"type": "array", "uniqueItems": True})
 
 
+def test_a_grammar_that_cannot_go_on_says_why(model, monkeypatch):
+    """A hook can only cancel the call."""
+    from qinfer import _grammar
+
+    sized = _grammar.sized
+    monkeypatch.setattr(_grammar, "sized", lambda kind, **fields: sized(kind, **fields, **limits.get(kind, {})))
+    limits = {_grammar._abi.qinfer_grammar_options: {"mask_work": 1}}
+    try:
+        grammar = qinfer.Grammar.regex(model, "(a|b)*c")
+    except OSError:
+        pytest.skip("libqinfer_grammar was not built")
+    session = qinfer.Session(model)
+    session.append("The cat")
+    session.set_grammar(grammar)
+    session.evaluate()
+    for draws in (session.sample, session.generate, lambda: list(session.stream())):
+        with pytest.raises(qinfer.UnsupportedError, match="limit"):
+            draws()
+    with pytest.raises(qinfer.UnsupportedError, match="limit"):
+        qinfer.generate(model, ["The cat"], 5, grammar=grammar)
+    session.set_grammar(None)
+    assert session.generate(3).new_tokens == 3
+
+
 def test_a_lark_grammar(model):
     try:
         grammar = qinfer.Grammar.lark(model, 'start: "a" DIGITS\nDIGITS: /[0-9]{2}/')

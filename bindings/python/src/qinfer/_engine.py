@@ -16,7 +16,7 @@ from typing import Any, Unpack, cast
 from . import _abi, _exit
 from ._apart import Apart
 from ._cache import KvCache
-from ._errors import QinferError, StateError
+from ._errors import CancelledError, QinferError, StateError
 from ._infos import EngineStats
 from ._library import Handle, ask, call, encoded, error_of, lib, members_of, sized, text_at
 from ._load import Path
@@ -168,6 +168,8 @@ class Job:
         if self._ended:
             return
         self._ended = True
+        if isinstance(error, CancelledError) and not self._cancelled:
+            error = self.session._reason_of(error)
         self._end(error)
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _abi
+from ._errors import QinferError
 from ._library import Handle, Held, address_of, call, expect, fields_of, grammar_lib, lib, sized, utf8
 from ._model import Model
 
@@ -77,15 +78,33 @@ class Grammar(Handle):
     def _library(self) -> ctypes.CDLL:
         return grammar_lib()
 
-    def _install(self, session: Handle) -> None:
-        library, hook, matcher = grammar_lib(), sized(_abi.qinfer_logits_hook), ctypes.c_void_p()
-        call(library.qinfer_grammar_matcher_create, self, ctypes.byref(matcher))
-        try:
-            call(library.qinfer_grammar_matcher_hook, matcher, ctypes.byref(hook))
-        finally:
-            library.qinfer_grammar_matcher_free(matcher)
+    def _install(self, session: Handle) -> Matcher:
+        hook, matcher = sized(_abi.qinfer_logits_hook), Matcher(self)
+        call(grammar_lib().qinfer_grammar_matcher_hook, matcher, ctypes.byref(hook))
         try:
             call(lib.qinfer_session_set_logits_hook, session, ctypes.byref(hook))
         except Exception:
             hook.release(hook.user)
             raise
+        return matcher
+
+
+class Matcher(Handle):
+    """Where the text of a session stands in a grammar. The session's hook holds it, too."""
+
+    _free = "qinfer_grammar_matcher_free"
+
+    def __init__(self, grammar: Grammar) -> None:
+        self._create(lambda out: call(grammar_lib().qinfer_grammar_matcher_create, grammar, out))
+
+    def _library(self) -> ctypes.CDLL:
+        return grammar_lib()
+
+    @property
+    def failure(self) -> QinferError | None:
+        """Why nothing can be drawn any more: a limit, or no token of the vocabulary that goes on."""
+        try:
+            call(grammar_lib().qinfer_grammar_matcher_error, self)
+        except QinferError as failed:
+            return failed
+        return None

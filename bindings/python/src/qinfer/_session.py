@@ -10,13 +10,14 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from sys import is_finalizing
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from . import _abi
 from ._cache import KvCache
 from ._cancel import Cancel
-from ._errors import StateError
+from ._errors import CancelledError, StateError
 from ._files import HostFiles, Opener
+from ._grammar import Grammar, Matcher
 from ._hook import PythonHook, floats_of
 from ._infos import Metrics, SessionInfo, SessionMemory
 from ._library import (
@@ -44,9 +45,6 @@ from ._results import Generated, TokenInfo, generate_options
 from ._sampler import sampler_of
 from ._stream import Stream, follow
 from ._vectors import embedding_options, score_options
-
-if TYPE_CHECKING:
-    from ._grammar import Grammar
 
 
 def evaluate(
@@ -216,7 +214,7 @@ class Session(Handle):
     def fork(self) -> Session:
         """A copy that shares memory until one side writes."""
         fork = Session._adopt(self.cache, lambda out: call(lib.qinfer_session_fork, self, out))
-        fork._hook = self._hook
+        fork._hook = None if isinstance(self._hook, Matcher) else self._hook  # it has a matcher of its own
         return fork
 
     def save(self, path: Path, *, files: Opener | None = None) -> None:
@@ -279,11 +277,11 @@ class Session(Handle):
         """What is drawn from now on fulfils the grammar."""
         if grammar is None:
             call(lib.qinfer_session_set_logits_hook, self, None)
+            self._hook = None
         elif not hasattr(grammar, "_install"):
             raise TypeError(f"a Grammar is expected, not {grammar!r:.80}")
         else:
-            grammar._install(self)
-        self._hook = grammar
+            self._hook = grammar._install(self)
 
     def set_logits_hook(
         self,
@@ -308,18 +306,27 @@ class Session(Handle):
     def _call(self, function: Any, *arguments: Any, callbacks: Callbacks | None = None) -> None:
         """A call in which the hook may raise."""
         hook = self._hook.callbacks if isinstance(self._hook, PythonHook) else None
-        if hook is None and callbacks is None:
-            call(function, self, *arguments)
-            return
         try:
-            (callbacks or Callbacks()).call(function, self, *arguments)
+            if hook is None and callbacks is None:
+                call(function, self, *arguments)
+            else:
+                (callbacks or Callbacks()).call(function, self, *arguments)
         except StateError:  # what the hook raised is of the call that this one met
             raise
-        except Exception:
+        except Exception as failure:
             if hook is not None and hook.raised is not None:
                 raised, hook.raised = hook.raised, None
                 raise raised from None
-            raise
+            reason = self._reason_of(failure)
+            if reason is failure:
+                raise
+            raise reason from None
+
+    def _reason_of(self, failure: Exception) -> Exception:
+        """A grammar's hook can only cancel the call."""
+        if isinstance(failure, CancelledError) and isinstance(self._hook, Matcher):
+            return self._hook.failure or failure
+        return failure
 
     def evaluate(self, *, logits: bool = True, keep_logits: int = 0, cancel: Cancel | None = None) -> None:
         evaluate([self], logits=logits, keep_logits=keep_logits, cancel=cancel)
