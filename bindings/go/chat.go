@@ -5,6 +5,7 @@ package qinfer
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -143,10 +144,19 @@ func (c *Chat) enforce(tokens []Token) error {
 		}
 	}
 	c.enforced = nil
+	info, err := c.session.Info()
+	if err != nil {
+		return err
+	}
+	if len(tokens) >= info.MaxTokens {
+		return &Error{Status: StatusContextFull, Detail: int64(len(tokens)),
+			Message: fmt.Sprintf("the conversation has %d tokens, and a context of %d has no room for a reply: shorten or "+
+				"remove messages", len(tokens), info.MaxTokens)}
+	}
 	if _, err := c.session.SetTokens(tokens); err != nil || c.Grammar == nil {
 		return err
 	}
-	err := c.session.SetGrammar(c.Grammar)
+	err = c.session.SetGrammar(c.Grammar)
 	if err == nil {
 		c.enforced = c.session.hooked()
 	}

@@ -43,6 +43,24 @@ func TestChatsGiveCallsOfTools(t *testing.T) {
 	}
 }
 
+func TestConversationsThatFillTheContextHaveNoRoomForReplies(t *testing.T) {
+	most := must(chatModel.Info())(t).ContextTokens
+	content, room := "Hello", 0
+	for room < most {
+		content += " a"
+		conversation := qinfer.Conversation{Messages: []any{qinfer.Message{Role: "user", Content: content}}}
+		room = len(must(chatModel.TokenizeChat(background, conversation))(t))
+	}
+	chat := chatModel.NewChat()
+	defer chat.Close()
+	_, err := chat.Send(background, content)
+	expectStatus(t, err, qinfer.ErrContextFull)
+	if len(chat.Messages) != 0 {
+		t.Errorf("the conversation has %d messages, expected none", len(chat.Messages))
+	}
+	must(chat.Send(background, "Hello!"))(t)
+}
+
 func TestTurnsEvaluateOnlyWhatIsNew(t *testing.T) {
 	chat := chatModel.NewChat()
 	defer chat.Close()

@@ -227,6 +227,18 @@ def test_turns_evaluate_what_is_new(chat_model):
     assert evaluated == len(chat.session) - length
 
 
+def test_a_conversation_that_fills_the_context(chat_model):
+    """It has no room for a reply, which is not an empty one."""
+    tokens = chat_model.tokenize_chat([{"role": "user", "content": "Hello!"}])
+    for room in (len(tokens) - 1, len(tokens)):
+        chat = qinfer.Chat(chat_model, session=qinfer.Session(chat_model, max_tokens=room))
+        with pytest.raises(qinfer.ContextFullError, match=f"has {len(tokens)} tokens .* {room} has no room"):
+            chat.send("Hello!")
+        assert chat.messages == []
+    chat = qinfer.Chat(chat_model, session=qinfer.Session(chat_model, max_tokens=len(tokens) + 1))
+    assert chat.send("Hello!") and chat.result.finish == "length"
+
+
 def test_completions(chat_model):
     client = qinfer.Client(chat_model)
     messages = [{"role": "user", "content": "What is the capital of France?"}]

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mappin
 from contextlib import contextmanager
 from typing import Any, Protocol, Self, Unpack
 
+from . import _abi
 from ._batch import Batch, Request, Source, engine_of, model_behind, samplers_of
 from ._cancel import Cancel
 from ._errors import CancelledError, ContextFullError
@@ -158,13 +159,14 @@ class Chat:
             self._take_back(added)
 
     def _set_tokens(self, session: Session) -> None:
-        tokens = self.model.tokenize_chat(self.messages, tools=self.tools, **self.variables)
-        try:
-            session.set_tokens(tokens)
-        except ContextFullError as full:
-            most = session.info["max_tokens"]
-            message = f"the conversation has {len(tokens)} tokens with this message, of which {most} fit: shorten messages"
-            raise ContextFullError(full.name, full.status, message, full.detail) from None
+        tokens, most = self.model.tokenize_chat(self.messages, tools=self.tools, **self.variables), session.info["max_tokens"]
+        if len(tokens) >= most:
+            message = (
+                f"the conversation has {len(tokens)} tokens with this message, and a context of {most} has no room for a "
+                "reply: shorten or remove messages"
+            )
+            raise ContextFullError("QINFER_E_CONTEXT_FULL", _abi.QINFER_E_CONTEXT_FULL, message, len(tokens))
+        session.set_tokens(tokens)
 
     def _take_back(self, added: list[dict[str, Any]]) -> None:
         """Of a turn that left no reply."""
