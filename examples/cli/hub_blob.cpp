@@ -43,6 +43,9 @@ class OpenFile {
   int file_;
 };
 
+/// Of a file whose size nobody tells; those that git keeps itself, without LFS, have 10 MiB at most.
+constexpr std::uint64_t kMostOfUnknownSize = std::uint64_t{256} << 20;
+
 bool is_hex(const std::string& text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
@@ -58,7 +61,7 @@ class Download {
 
   std::uint64_t size() const { return size_; }
   bool is_whole() const { return blob_.size && size_ == *blob_.size; }
-  bool is_too_long() const { return blob_.size && size_ > *blob_.size; }
+  bool is_too_long() const { return size_ > blob_.size.value_or(kMostOfUnknownSize); }
   void begin_anew() {
     if (ftruncate(file_.number(), 0) != 0 || lseek(file_.number(), 0, SEEK_SET) < 0) file_.fail("empty");
     restart(blob_.size);
@@ -151,7 +154,10 @@ std::string request_rest(Http& http, const HubBlob& blob, Download& file,
     }
     file.add(bytes);
     on_bytes(file.size());
-    if (file.is_too_long()) reason = "the server sent more bytes than the file has";
+    if (file.is_too_long()) {
+      reason = blob.size ? "the server sent more bytes than the file has"
+                         : "the server tells no size, and sent more than " + human_bytes(kMostOfUnknownSize);
+    }
     return reason.empty();
   });
   if (!reason.empty()) return reason;

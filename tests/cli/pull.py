@@ -54,7 +54,7 @@ class Hub:
     def behave(self, **how):
         """cut_after: bytes for each connection; wrong: other bytes; no_ranges; wrong_begin: once; piece_s: of a pause;
         status: of each answer; listed: names more; longer: bytes more; unsized: the hub states no size; endless: status
-        of the answers that are followed by bytes without end, a piece each endless_s seconds."""
+        of the answers that are followed by bytes without end, a piece each endless_s seconds; endless_file: its name."""
         self.how = how
         self.requests.clear()
         self.sent.clear()
@@ -83,8 +83,8 @@ class Hub:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         return server
 
-    def reply(self, handler, status, headers, data, body):
-        is_endless = self.how.get("endless") == status
+    def reply(self, handler, status, headers, data, body, file=""):
+        is_endless = self.how.get("endless", 0) == status or self.how.get("endless_file") == file != ""
         handler.send_response(status)
         for name, value in headers.items():
             handler.send_header(name, value)
@@ -115,7 +115,7 @@ class Hub:
                 data = files[path[len(begin):]]
                 if len(data) < MIB // 4:
                     sent = bytes(len(data)) if "wrong_small" in self.how else data
-                    return self.reply(handler, 200, {"ETag": f'"{git_id(data)}"'}, sent, body)
+                    return self.reply(handler, 200, {"ETag": f'"{git_id(data)}"'}, sent, body, path[len(begin):])
                 sha256 = hashlib.sha256(data).hexdigest()
                 self.large = data
                 # The same path of the same host first, as the hub has it for some files.
@@ -317,6 +317,13 @@ def check_endless(home, data):
     hub.behave(endless=302)
     code, err = run_for(40, home / "redirect", "own/big")
     check("an endless redirect: followed", code == 0 and is_there(home / "redirect", data), err)
+
+
+    hub.behave(unsized=True, endless_file="config.json")
+    code, err = run_for(60, home / "file", "own/chat")
+    there = sum(file.stat().st_size for file in (home / "file").rglob("*.incomplete"))
+    check("an endless file of unknown size: refused", code == 1 and "tells no size" in err, err)
+    check("an endless file of unknown size: removed", there == 0, there)
 
 
 def check_refusals(home, data):
