@@ -1,6 +1,7 @@
-"""What stages give to several sessions: the tokens a second of two sessions on two stages, each a process with one thread on
+"""What stages give to several sessions: the tokens a second of two or more on two stages, each a process with one thread on
 a core of its own, and those of one session after the other on the whole model with one thread, on one core; in turns.
-`python bench/stages.py MODEL --cut LAYER [--tokens N] [--rounds N] [--cores A B]`; QINFER_LIBRARY names the library."""
+`python bench/stages.py MODEL --cut LAYER [--sessions N] [--tokens N] [--rounds N] [--cores A B]`; QINFER_LIBRARY names the
+library."""
 
 import argparse
 import os
@@ -63,13 +64,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
     parser.add_argument("--cut", type=int, required=True, help="the first layer of the second stage")
+    parser.add_argument("--sessions", type=int, default=2)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cores", type=int, nargs=2, default=[0, 1])
     args = parser.parse_args()
     whole = qinfer.Model(args.model, qinfer.Runtime(threads=1))
     layers = whole.info["n_layers"]
-    prompts = [[(7 * i + at) % 1000 + 1 for i in range(16)] for at in range(2)]
+    prompts = [[(7 * i + at) % 1000 + 1 for i in range(16)] for at in range(args.sessions)]
     with tempfile.NamedTemporaryFile() as key_file:
         key = os.urandom(32).hex().encode()
         key_file.write(key)
@@ -81,7 +83,7 @@ def main():
             with Pipeline(whole, [address for _, address in started], key) as pipeline:
                 for round_ in range(args.rounds):
                     os.sched_setaffinity(0, {args.cores[0]})
-                    one = alone(whole, prompts, args.tokens)
+                    one = alone(whole, prompts[:2], args.tokens)
                     os.sched_setaffinity(0, set(args.cores))
                     two = together(pipeline, prompts, args.tokens)
                     ratios.append(two / one)

@@ -14,8 +14,8 @@ import time
 import pytest
 
 import qinfer
-from qinfer.stages import BrokenConnectionError, Pipeline, StageServer
-from qinfer.stages import _frames
+from qinfer.stages import BrokenConnectionError, Pipeline, StageError, StageServer, _frames
+from qinfer.stages._chain import Chain
 from qinfer.stages._text import Stops
 
 KEY = b"sixteen bytes or more"
@@ -165,6 +165,59 @@ def test_tokens_are_taken_back_as_in_a_session(root, name):
                 whole.evaluate()
                 assert session.draw() == whole.sample()
             assert session.tokens == whole.tokens
+
+
+def drawn_at_once(pipeline, n, n_tokens):
+    """The tokens of n sessions on threads of their own, or what ended them."""
+    found = {}
+
+    def draw(seed):
+        try:
+            with pipeline.session(**{**SAMPLER, "seed": seed}) as session:
+                session.append("The dog")
+                session.generate(n_tokens)
+                found[seed] = session.tokens
+        except StageError as failed:
+            found[seed] = failed
+
+    threads = [threading.Thread(target=draw, args=(seed,)) for seed in range(n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def alone(model, seed, n_tokens):
+    with qinfer.Session(model) as session:
+        session.set_sampler(**{**SAMPLER, "seed": seed})
+        session.append("The dog")
+        session.generate(n_tokens)
+        return session.tokens
+
+
+def test_stages_evaluate_sessions_together(model, path, monkeypatch):
+    """In groups of at most a stage's share of them."""
+    sizes, evaluated = [], Chain._evaluated
+
+    def counted(self, steps):
+        sizes.append(len(steps))
+        return evaluated(self, steps)
+
+    monkeypatch.setattr(Chain, "_evaluated", counted)
+    with piped(path, 3, 3) as pipeline:
+        found = drawn_at_once(pipeline, 8, 60)
+    assert found == {seed: alone(model, seed, 60) for seed in range(8)}
+    assert 1 < max(sizes) <= 4, sizes
+
+
+def test_where_one_of_a_group_has_no_room_the_others_go_on(model, path):
+    with piped(path, 3, 3, blocks=9) as pipeline:
+        found = drawn_at_once(pipeline, 6, 60)
+    failed = [seed for seed, tokens in found.items() if isinstance(tokens, StageError)]
+    assert 0 < len(failed) < 6 and all("KV_FULL" in str(found[seed]) for seed in failed)
+    for seed in set(found) - set(failed):
+        assert found[seed] == alone(model, seed, 60)
 
 
 def test_stop_texts(model, path):

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hmac
 import json
 import os
+import select
 import socket
 import struct
 import sys
@@ -57,6 +58,9 @@ class Kind(IntEnum):
 
 
 DRAW = 1  # flag of a STEP: the last stage draws a token after it
+MORE = 2  # flag of a STEP: the frame after it is another session's, and both are evaluated together
+AWAITED_SHIFT = 2  # the rest of a STEP's flags: for how many sessions the head awaits a token
+MOST_AWAITED = (1 << 14) - 1
 KEEP = 1  # flag of a CLOSE: what was saved of the session stays
 
 
@@ -188,6 +192,14 @@ class Connection:
             frame = self._receive_frame(most_floats)
             if frame.kind != Kind.BEAT:
                 return frame
+
+    def receive_if_there(self) -> Frame | None:
+        """A frame that has begun to come, or None."""
+        while select.select([self._socket], [], [], 0)[0]:
+            frame = self._receive_frame(MOST_FLOATS)
+            if frame.kind != Kind.BEAT:
+                return frame
+        return None
 
     def _receive_frame(self, most_floats: int) -> Frame:
         head = self._receive(_HEADER.size)

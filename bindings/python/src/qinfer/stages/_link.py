@@ -10,7 +10,7 @@ from typing import Any
 from .. import _abi
 from .._cancel import Cancel
 from .._errors import CancelledError
-from ._frames import KEEP, BrokenConnectionError, Connection, Frame, Kind
+from ._frames import AWAITED_SHIFT, DRAW, KEEP, MOST_AWAITED, BrokenConnectionError, Connection, Frame, Kind
 
 Addresses = Sequence[tuple[str, int]]
 _LOOK_S = 0.05  # after which a call that waits looks whether it was cancelled
@@ -39,6 +39,7 @@ class Link:
             raise ValueError("there is no stage, expected the addresses of one or more")
         self._connection = Connection.open(stages[0], key, seconds)
         self._inboxes: dict[int, queue.SimpleQueue[Frame]] = {}
+        self._awaited: set[int] = set()  # sessions for which a token is to come
         self._lock = threading.Lock()
         self.broken: str | None = None
         try:
@@ -50,7 +51,8 @@ class Link:
         self._thread.start()
 
     def _connect(self, stages: Addresses, seconds: float) -> list[dict[str, Any]]:
-        self._connection.send(Frame(Kind.ROUTE, json={"next": [list(one) for one in stages[1:]], "seconds": seconds}))
+        route = {"next": [list(one) for one in stages[1:]], "seconds": seconds, "n_stages": len(stages)}
+        self._connection.send(Frame(Kind.ROUTE, json=route))
         answer = self._connection.receive(0)
         if answer.kind == Kind.ERROR:
             raise BrokenConnectionError(str(answer.json.get("message")))
@@ -67,12 +69,18 @@ class Link:
         """keeps: what was saved of the session."""
         with self._lock:
             known = self._inboxes.pop(number, None) is not None
+            self._awaited.discard(number)
         if known and self.broken is None:
             self.send(Frame(Kind.CLOSE, number, flags=KEEP if keeps else 0))
 
     def send(self, frame: Frame) -> None:
         if self.broken is not None:
             raise BrokenConnectionError(self.broken)
+        if frame.kind == Kind.STEP:
+            with self._lock:
+                if frame.flags & DRAW:
+                    self._awaited.add(frame.session)
+                frame.flags |= min(len(self._awaited), MOST_AWAITED) << AWAITED_SHIFT
         self._connection.send(frame)
 
     def answer(self, number: int, kind: Kind, cancel: Cancel | None = None) -> Frame:
@@ -89,6 +97,8 @@ class Link:
         try:
             while True:
                 frame = self._connection.receive(0)
+                with self._lock:
+                    self._awaited.discard(frame.session)
                 inbox = self._inboxes.get(frame.session)
                 if inbox is not None:
                     inbox.put(frame)

@@ -1,0 +1,47 @@
+"""The files of sessions that stages have saved."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from .._cache import KvCache
+from .._session import Session
+
+_KEPT_S = 24 * 3600  # seconds, for which files of sessions that nobody has closed are kept
+
+
+class Saved:
+    """The files of sessions: name-position.session for what was evaluated of a session up to there."""
+
+    def __init__(self, folder: Path | str | None, cache: KvCache) -> None:
+        self._folder, self._cache = None if folder is None else Path(folder), cache
+        if self._folder is not None:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for path in self._folder.glob("*.session"):
+                if path.stat().st_mtime < time.time() - _KEPT_S:
+                    path.unlink(missing_ok=True)
+
+    def _path(self, name: str, position: int) -> Path:
+        if self._folder is None:
+            raise ValueError("the stage saves nothing: it has no directory for it")
+        return self._folder / f"{name}-{position}.session"
+
+    def save(self, session: Session, name: str, position: int) -> None:
+        """The one before is kept: the other stages may not have got as far."""
+        path = self._path(name, position)
+        session.save(path)
+        for old in self._of(name)[2:]:
+            old.unlink(missing_ok=True)
+
+    def load(self, name: str, position: int) -> Session:
+        return Session.load(self._cache, self._path(name, position))
+
+    def forget(self, name: str) -> None:
+        for path in self._of(name):
+            path.unlink(missing_ok=True)
+
+    def _of(self, name: str) -> list[Path]:
+        """The newest first."""
+        found = list(self._folder.glob(f"{name}-*.session")) if self._folder is not None else []
+        return sorted(found, key=lambda path: -int(path.stem.rpartition("-")[2]))
