@@ -220,6 +220,151 @@ def test_where_one_of_a_group_has_no_room_the_others_go_on(model, path):
         assert found[seed] == alone(model, seed, 60)
 
 
+def test_a_token_is_drawn_once_more(chat_path):
+    """After which nothing is to be evaluated."""
+    model = qinfer.Model(chat_path, qinfer.Runtime(threads=1))
+    texts = []
+    for cut in ((layers_of(chat_path),), halves(chat_path)):
+        with piped(chat_path, *cut) as pipeline:
+            for source in (model, pipeline):
+                with qinfer.Chat(source) as chat:
+                    chat.send("Hello", max_tokens=1)
+                    chat.messages.pop()
+                    texts.append("".join(part.text for part in chat.stream(None, max_tokens=8)))
+    assert texts[0] and len(set(texts)) == 1
+
+
+def test_sessions_that_nobody_closed_make_room(path):
+    with piped(path, 3, 3, blocks=4) as pipeline:
+        for _ in range(20):
+            session = pipeline.session()
+            session.append("The cat")
+            session.draw()
+            del session
+
+
+def test_what_cannot_be(path):
+    with piped(path, 3, 3) as pipeline:
+        with pytest.raises(ValueError, match="max_tokens is -5"):
+            pipeline.session(-5)
+        session = pipeline.session(4)
+        for call, error, why in (
+            (lambda: session.append([1, -1]), qinfer.InvalidArgumentError, "token -1 at index 1"),
+            (lambda: session.set_tokens([2**40]), qinfer.InvalidArgumentError, "at index 0"),
+            (lambda: session.append([1] * 5), qinfer.ContextFullError, "at most 4"),
+            (lambda: session.draw(), qinfer.StateError, "no tokens"),
+            (lambda: session.draw(cancel=3), TypeError, "Cancel"),
+            (lambda: session.generate(-3), ValueError, "max_tokens is -3"),
+        ):
+            with pytest.raises(error, match=why):
+                call()
+        session.append([1, 2, 3])
+        assert session.draw() >= 0
+        with pytest.raises(qinfer.ContextFullError, match="its limit"):
+            session.draw()
+
+
+# ---- Losses
+@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("sampler", [SAMPLER, {"temperature": 0.9, "seed": 4, "mirostat": 2}])
+def test_a_session_goes_on_from_what_was_saved(model, path, tmp_path, monkeypatch, lost, sampler):
+    """And not from its beginning; where one stage has lost a file, from the one before."""
+    whole = qinfer.Session(model)
+    whole.set_sampler(**sampler)
+    whole.append("The cat")
+    whole.generate(60)
+    evaluated, stepped = [], Chain._evaluated
+
+    def counted(self, steps):
+        evaluated.append(sum(len(frame.tokens) for frame, _ in steps))
+        return stepped(self, steps)
+
+    monkeypatch.setattr(Chain, "_evaluated", counted)
+    folders = tmp_path / "0", tmp_path / "1"
+    servers = [None, None]
+
+    def start(at):
+        part = qinfer.Model(path, qinfer.Runtime(threads=1), layers=(range(3), range(3, 6))[at])
+        servers[at] = StageServer(qinfer.KvCache(part, budget_blocks=64), KEY, snapshots=folders[at])
+        threading.Thread(target=servers[at].serve, daemon=True).start()
+
+    start(0), start(1)
+    head = qinfer.Model(path, weights=False)
+    with Pipeline(head, lambda: [one.address for one in servers], KEY, patience=10, save_every=8) as pipeline:
+        session = pipeline.session(**sampler)
+        session.append("The cat")
+        session.generate(20)
+        saved = list(session._saved)
+        assert len(saved) == 2
+        for n_drawn, kept in ((40, saved[1]), (60, None)):
+            if kept is None:  # the newest file of one stage is gone
+                saved = list(session._saved)
+                newest, kept = max(folders[lost].glob("*.session"), key=lambda p: int(p.stem.rpartition("-")[2])), saved[0]
+                newest.unlink()
+            servers[lost].close()
+            start(lost)
+            evaluated.clear()
+            before = len(session)
+            session.generate(n_drawn - (before - len(head.tokenize("The cat"))))
+            assert session.tokens == whole.tokens[: len(session)]
+            assert sum(evaluated) <= 2 * (len(session) - kept)
+        session.close()
+    for server in servers:
+        server.close()
+    assert session.tokens == whole.tokens
+
+
+def test_waiting_for_a_lost_stage_can_be_cancelled(path):
+    servers = []
+
+    def addresses():
+        return [server.address for server in servers]
+
+    part = qinfer.Model(path, qinfer.Runtime(threads=1), layers=range(6))
+    servers.append(StageServer(qinfer.KvCache(part, budget_blocks=8), KEY))
+    threading.Thread(target=servers[0].serve, daemon=True).start()
+    with Pipeline(qinfer.Model(path, weights=False), addresses, KEY, patience=60) as pipeline:
+        session = pipeline.session()
+        session.append("The cat")
+        session.draw()
+        servers[0].close()
+        cancel = qinfer.Cancel()
+        threading.Timer(0.3, cancel.request).start()
+        begun = time.monotonic()
+        with pytest.raises(qinfer.CancelledError):
+            session.generate(cancel=cancel)
+        assert time.monotonic() - begun < 8
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [_frames.Frame(_frames.Kind.TRUNCATE, 1, 2, json={"evaluated": -5})],
+        [_frames.Frame(_frames.Kind.OPEN, 2, json={"max_tokens": float("inf")})],
+        [_frames.Frame(_frames.Kind.STEP, 1, 1 << 30, _frames.DRAW)],
+        [_frames.Frame(_frames.Kind.TRUNCATE, 7, 2), _frames.Frame(_frames.Kind.SAVE, 7, 2)],
+    ],
+)
+def test_whatever_comes_ends_its_session_alone(path, frames):
+    """From somebody who has the key."""
+    part = qinfer.Model(path, qinfer.Runtime(threads=1), layers=range(6))
+    server = StageServer(qinfer.KvCache(part, budget_blocks=8), KEY)
+    threading.Thread(target=server.serve, daemon=True).start()
+    connection = _frames.Connection.open(server.address, KEY)
+    connection.send(_frames.Frame(_frames.Kind.ROUTE, json={"next": []}))
+    connection.receive()
+    connection.send(_frames.Frame(_frames.Kind.OPEN, 1))
+    for frame in frames:
+        connection.send(frame)
+        answer = connection.receive()
+        assert (answer.kind, answer.session) == (_frames.Kind.ERROR, frame.session)
+    connection.send(_frames.Frame(_frames.Kind.OPEN, 3))
+    connection.send(_frames.Frame(_frames.Kind.STEP, 3, 0, _frames.DRAW, b"\5\0\0\0"))
+    assert connection.receive().kind == _frames.Kind.DRAWN
+    connection.close()
+    server.close()
+
+
 def test_stop_texts(model, path):
     with piped(path, 3, 3) as pipeline:
         for stop in (["."], [" little", "."], ["zzz"], "."):

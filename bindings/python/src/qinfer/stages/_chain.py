@@ -77,7 +77,8 @@ class Chain:
         if stages:
             try:
                 host, port = str(stages[0][0]), int(stages[0][1])
-            except (IndexError, TypeError, ValueError) as failed:
+                host.encode("idna")
+            except (LookupError, OverflowError, TypeError, ValueError) as failed:
                 raise BrokenConnectionError("a route has no address of a stage") from failed
             try:
                 self._downstream = Connection.open((host, port), self._key, seconds)
@@ -136,9 +137,9 @@ class Chain:
                 self._close_session(frame)
             else:
                 raise BrokenConnectionError(f"a frame of kind {frame.kind.name} does not come this way")
-        except (QinferError, OSError, TypeError, ValueError) as failed:
-            if isinstance(failed, BrokenConnectionError):
-                raise
+        except BrokenConnectionError:
+            raise
+        except Exception as failed:  # noqa: BLE001 - whatever a head sends ends its session alone
             return self._fail(frame.session, failed)
         if self._downstream is not None:
             self._downstream.send(frame)
@@ -158,10 +159,14 @@ class Chain:
         if not isinstance(name, str) or re.fullmatch("[0-9a-f]{0,64}", name) is None or not isinstance(resume, int):
             raise ValueError("a session's name has up to 64 digits, and a position is a number")
         if resume != 0:
-            self._sessions[frame.session], self._names[frame.session] = self._saved.load(name, resume), name
+            loaded = self._saved.load(name, resume)
+            self._sessions[frame.session], self._names[frame.session] = loaded, name
+            self._saved.forget(name, resume)  # of tokens that were taken back since
             return
         session = Session(self._cache, max_tokens=int(frame.json.get("max_tokens", 0)))
         self._sessions[frame.session], self._names[frame.session] = session, name
+        if name:
+            self._saved.forget(name)
         sampler = frame.json.get("sampler", {})
         if not isinstance(sampler, dict):
             raise ValueError("the sampler is no object")
@@ -184,6 +189,8 @@ class Chain:
             raise ValueError(f"session {frame.session} has not evaluated {frame.position} tokens, or has no name")
         try:
             if not frame.json:
+                if self._downstream is None and session.pending == 0:
+                    raise ValueError("no token is drawn after what is evaluated")
                 self._saved.save(session, self._names[frame.session], frame.position)
         except (QinferError, OSError, ValueError) as failed:
             frame.json = {"message": f"{self._layers()}: {failed}"}
@@ -198,34 +205,25 @@ class Chain:
             raise ValueError(f"there is no session {frame.session}")
         if frame.position < len(session):
             session.truncate(frame.position)
+        if name := self._names[frame.session]:
+            self._saved.forget(name, frame.position - 1)
         before = frame.json.get("evaluated", frame.position)
-        if not isinstance(before, int):
-            raise ValueError("how many tokens are evaluated is a number")
+        if not isinstance(before, int) or not 0 <= before <= frame.position:
+            raise ValueError(f"{before!r:.40} tokens are not evaluated of {frame.position}")
         evaluated = min(before, len(session) - session.pending)
         frame.json = {"evaluated": evaluated}
         if self._downstream is None:
             self._upstream.send(Frame(Kind.TRUNCATED, frame.session, evaluated))
-
-    def _pending_of(self, session: Session, position: int, n_tokens: int) -> int | None:
-        """How many of the tokens that are to be evaluated from there on the session has already: the one that the last stage
-        drew itself, and after a truncation what was left. None: these tokens cannot be the next ones."""
-        if position < len(session) - session.pending:  # other stages have less of it evaluated
-            session.truncate(position + 1)
-        known = len(session) - position
-        if n_tokens == 0 or known != session.pending:
-            return None
-        if known > n_tokens:
-            session.truncate(position + n_tokens)
-        return min(known, n_tokens)
 
     def _step(self, group: list[Frame]) -> None:
         steps = []
         for frame in group:
             try:
                 steps.append((frame, self._prepared(frame)))
-            except (QinferError, ValueError) as failed:
+            except Exception as failed:  # noqa: BLE001 - as in _take()
                 self._fail(frame.session, failed)
-        done = self._evaluated(steps)
+        done = self._evaluated([step for step in steps if len(step[0].tokens)])
+        done += [(*step, b"") for step in steps if not len(step[0].tokens)]  # evaluated before: a token is drawn once more
         for at, (frame, session, rows) in enumerate(done):
             if self._downstream is not None:
                 frame.floats = rows
@@ -240,13 +238,39 @@ class Chain:
         if session is None:
             raise ValueError(f"there is no session {frame.session}")
         tokens = frame.token_list()
-        known = self._pending_of(session, frame.position, len(tokens))
-        if known is None or session.tokens[frame.position :] != tokens[:known]:
-            raise ValueError(f"{len(tokens)} tokens at position {frame.position} do not follow {len(session)} tokens")
-        session.append(tokens[known:])
         if len(frame.floats) != (0 if self._is_first else len(tokens) * self._width):
             raise ValueError(f"{len(frame.floats)} floats come with {len(tokens)} tokens of {self._width}")
+        is_step = len(tokens) != 0 or frame.flags & DRAW  # a token may be drawn once more
+        takes = self._takes_last if self._downstream is None else self._takes
+        if not is_step or frame.position > len(session) - session.pending or not takes(session, frame, tokens):
+            raise ValueError(f"{len(tokens)} tokens at position {frame.position} do not follow {len(session)} tokens")
         return session
+
+    def _takes(self, session: Session, frame: Frame, tokens: list[int]) -> bool:
+        """Has the session evaluate these, also those that it has evaluated, as the next stage has not after a truncation. What
+        was pending here is of no use."""
+        if not tokens:
+            return frame.position == len(session) - session.pending
+        if frame.position < len(session) - session.pending:
+            session.truncate(frame.position + 1)
+        if session.pending == 0:
+            session.append(tokens)
+        else:
+            session.set_tokens(session.tokens[: frame.position] + tokens)
+        return session.pending == len(tokens) == len(session) - frame.position
+
+    def _takes_last(self, session: Session, frame: Frame, tokens: list[int]) -> bool:
+        """The last stage has the token that it drew itself, and after a truncation more: these must be the same, and what is
+        evaluated of them is not evaluated again."""
+        evaluated = len(session) - session.pending
+        end = frame.position + len(tokens)
+        held = session.tokens[frame.position : end]
+        if held != tokens[: len(held)] or (frame.flags & DRAW and evaluated > end):
+            return False
+        session.append(tokens[len(held) :])
+        n_done = min(evaluated - frame.position, len(tokens))
+        frame.tokens, frame.floats = frame.tokens[n_done:], frame.floats[n_done * self._width if not self._is_first else 0 :]
+        return session.pending == len(frame.tokens) or len(frame.tokens) == 0
 
     def _evaluated(self, steps: list[tuple[Frame, Session]]) -> list[tuple[Frame, Session, Any]]:
         """Together; where that fails one by one, so that the others of a session that has no room go on."""
@@ -265,6 +289,6 @@ class Chain:
     def _draw(self, frame: Frame, session: Session) -> None:
         try:
             position, token = len(session), session.sample()
-        except QinferError as failed:
+        except (QinferError, ValueError) as failed:
             return self._fail(frame.session, failed)
         self._upstream.send(Frame(Kind.DRAWN, frame.session, position, tokens=array("i", [token])))

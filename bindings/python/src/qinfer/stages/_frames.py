@@ -195,7 +195,9 @@ class Connection:
 
     def receive_if_there(self) -> Frame | None:
         """A frame that has begun to come, or None."""
-        while select.select([self._socket], [], [], 0)[0]:
+        there = select.poll()
+        there.register(self._socket, select.POLLIN)
+        while there.poll(0):
             frame = self._receive_frame(MOST_FLOATS)
             if frame.kind != Kind.BEAT:
                 return frame

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,20 +14,25 @@ from .._errors import CancelledError
 from ._frames import AWAITED_SHIFT, DRAW, KEEP, MOST_AWAITED, BrokenConnectionError, Connection, Frame, Kind
 
 Addresses = Sequence[tuple[str, int]]
-_LOOK_S = 0.05  # after which a call that waits looks whether it was cancelled
+LOOK_S = 0.05  # after which a call that waits looks whether it was cancelled
 
 
 class StageError(RuntimeError):
     """A stage could not go on with a session, which is closed."""
 
 
+def check(cancel: Cancel | None) -> None:
+    if cancel is not None and cancel._requested:
+        what = "the call was cancelled: the tokens made so far stay"
+        raise CancelledError("QINFER_E_CANCELLED", _abi.QINFER_E_CANCELLED, what, 0)
+
+
 def _taken(inbox: queue.SimpleQueue[Frame], cancel: Cancel | None) -> Frame:
     """CancelledError, and the frame is still to come, where that was requested."""
     while True:
-        if cancel is not None and cancel._requested:
-            raise CancelledError("QINFER_E_CANCELLED", _abi.QINFER_E_CANCELLED, "cancelled by the host", 0)
+        check(cancel)
         try:
-            return inbox.get(timeout=None if cancel is None else _LOOK_S)
+            return inbox.get(timeout=None if cancel is None else LOOK_S)
         except queue.Empty:
             pass
 
@@ -39,6 +45,7 @@ class Link:
             raise ValueError("there is no stage, expected the addresses of one or more")
         self._connection = Connection.open(stages[0], key, seconds)
         self._inboxes: dict[int, queue.SimpleQueue[Frame]] = {}
+        self._lost: deque[int] = deque()  # sessions that the collector has found, which must wait for no lock
         self._awaited: set[int] = set()  # sessions for which a token is to come
         self._lock = threading.Lock()
         self.broken: str | None = None
@@ -73,7 +80,13 @@ class Link:
         if known and self.broken is None:
             self.send(Frame(Kind.CLOSE, number, flags=KEEP if keeps else 0))
 
+    def leave_later(self, number: int) -> None:
+        """With the next frame that is sent."""
+        self._lost.append(number)
+
     def send(self, frame: Frame) -> None:
+        while self._lost:
+            self.leave(self._lost.popleft())
         if self.broken is not None:
             raise BrokenConnectionError(self.broken)
         if frame.kind == Kind.STEP:
@@ -85,11 +98,14 @@ class Link:
 
     def answer(self, number: int, kind: Kind, cancel: Cancel | None = None) -> Frame:
         """The next frame for a session, which must be of this kind. StageError where a stage has failed."""
-        frame = _taken(self._inboxes[number], cancel)
+        inbox = self._inboxes.get(number)
+        if inbox is None:
+            raise BrokenConnectionError("the session has left the connection")
+        frame = _taken(inbox, cancel)
         if frame.kind == kind:
             return frame
         if frame.kind != Kind.ERROR or frame.flags:
-            self._inboxes[number].put(frame)  # for whoever asks next
+            inbox.put(frame)  # for whoever asks next
             raise BrokenConnectionError(str(frame.json.get("message", "a stage answers what was not asked")))
         raise StageError(str(frame.json.get("message")))
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
+from .._cancel import Cancel
 from .._model import Model
 from .._options import ManyOptions
 from .._results import Generated
-from ._frames import BrokenConnectionError
-from ._link import Addresses, Link
+from ._frames import BrokenConnectionError, Frame, Kind
+from ._link import LOOK_S, Addresses, Link, check
 from ._many import generate
 from ._session import PipelineSession
 
@@ -55,6 +58,7 @@ class Pipeline:
         self._stages = stages
         self._key, self._seconds, self._patience = key, seconds, patience
         self._ids = itertools.count(1)
+        self._forgotten: deque[str] = deque()
         self._lock = threading.Lock()
         self._closed = False
         self._link = self._open_link()
@@ -85,24 +89,50 @@ class Pipeline:
         if layer != told[0]["n_model_layers"] or told[0]["n_vocab"] != self.model.info["n_vocab"]:
             raise ValueError(f"the stages have {layer} of {told[0]['n_model_layers']} layers, or another vocabulary")
 
-    def link(self) -> Link:
+    def link(self, cancel: Cancel | None = None) -> Link:
         """One that was not broken when it was looked at."""
-        with self._lock:
-            if self._closed:
-                raise ValueError("the pipeline is closed")
-            if self._link.broken is None or self._patience == 0:
-                return self._link
-            self._link.close()
-            end, wait = time.monotonic() + self._patience, 0.05
-            while True:
-                try:
-                    self._link = self._open_link()
+        end, wait = time.monotonic() + self._patience, 0.05
+        while True:
+            check(cancel)
+            if not self._lock.acquire(timeout=LOOK_S):
+                continue  # another thread connects
+            try:
+                if self._closed:
+                    raise ValueError("the pipeline is closed")
+                if self._link.broken is None or self._patience == 0:
                     return self._link
-                except BrokenConnectionError:
-                    if time.monotonic() + wait > end:
-                        raise
-                time.sleep(wait)
-                wait = min(2 * wait, 1)
+                self._link.close()
+                self._link = self._open_link()
+                self._forget_now(self._link)
+                return self._link
+            except BrokenConnectionError:
+                if time.monotonic() + wait > end:
+                    raise
+            finally:
+                self._lock.release()
+            self._wait(wait, cancel)
+            wait = min(2 * wait, 1)
+
+    def _wait(self, seconds: float, cancel: Cancel | None) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            check(cancel)
+            time.sleep(min(LOOK_S, seconds))
+
+    def forget(self, name: str) -> None:
+        """Of a session whose stages were lost: what they have saved goes, once there is a link again."""
+        self._forgotten.append(name)
+        link = self._link
+        if link.broken is None:
+            self._forget_now(link)
+
+    def _forget_now(self, link: Link) -> None:
+        with contextlib.suppress(BrokenConnectionError):
+            while self._forgotten:
+                number = self.new_number()
+                link.send(Frame(Kind.OPEN, number, json={"name": self._forgotten[0], "max_tokens": 1}))
+                link.send(Frame(Kind.CLOSE, number))
+                self._forgotten.popleft()
 
     @property
     def recovers(self) -> bool:
@@ -116,7 +146,9 @@ class Pipeline:
 
     def session(self, max_tokens: int = 0, **sampler: Any) -> PipelineSession:
         """max_tokens: room, 0 = the model's context. Of the sampler: what Session.set_sampler() takes."""
-        return PipelineSession(self, {"max_tokens": max_tokens, "sampler": sampler})
+        if int(max_tokens) < 0:
+            raise ValueError(f"max_tokens is {max_tokens}, expected 0 or more")
+        return PipelineSession(self, {"max_tokens": int(max_tokens), "sampler": sampler})
 
     def generate(
         self, prompts: Sequence[str | Sequence[int]], max_tokens: int = 0, **options: Unpack[ManyOptions]

@@ -28,8 +28,12 @@ class Saved:
         return self._folder / f"{name}-{position}.session"
 
     def save(self, session: Session, name: str, position: int) -> None:
-        """The one before is kept: the other stages may not have got as far."""
+        """What is evaluated of it, which is `position` tokens. The file before is kept: the other stages may not have got as
+        far. A session without pending tokens would be loaded with its last one pending, for its logits; so it gets one,
+        which the next step replaces."""
         path = self._path(name, position)
+        if session.pending == 0:
+            session.append([0])
         session.save(path)
         for old in self._of(name)[2:]:
             old.unlink(missing_ok=True)
@@ -37,11 +41,17 @@ class Saved:
     def load(self, name: str, position: int) -> Session:
         return Session.load(self._cache, self._path(name, position))
 
-    def forget(self, name: str) -> None:
+    def forget(self, name: str, beyond: int = -1) -> None:
+        """Its files, but for those of no more than so many tokens."""
         for path in self._of(name):
-            path.unlink(missing_ok=True)
+            if _position_of(path) > beyond:
+                path.unlink(missing_ok=True)
 
     def _of(self, name: str) -> list[Path]:
         """The newest first."""
         found = list(self._folder.glob(f"{name}-*.session")) if self._folder is not None else []
-        return sorted(found, key=lambda path: -int(path.stem.rpartition("-")[2]))
+        return sorted(found, key=_position_of, reverse=True)
+
+
+def _position_of(path: Path) -> int:
+    return int(path.stem.rpartition("-")[2])

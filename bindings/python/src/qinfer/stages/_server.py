@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .._cache import KvCache
 from ._chain import Chain
-from ._frames import BrokenConnectionError, Connection
+from ._frames import Connection
 from ._saved import Saved
 
 Address = tuple[str, int]
@@ -72,7 +72,7 @@ class StageServer:
             finally:
                 with self._lock:
                     self._chains.discard(chain)
-        except BrokenConnectionError as ended:
+        except Exception as ended:  # noqa: BLE001 - of this connection, and of no other one
             self._log(f"a connection ended: {ended}")
         finally:
             self._places.release()

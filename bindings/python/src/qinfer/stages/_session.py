@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _abi
 from .._cancel import Cancel
-from .._errors import ContextFullError, StateError, UnsupportedError
+from .._errors import ContextFullError, InvalidArgumentError, StateError, UnsupportedError
 from .._grammar import Grammar
+from .._library import expect
 from .._reply import Reply
 from .._results import Generated
 from .._stream import Stream, follow
@@ -38,9 +39,11 @@ class PipelineSession:
         self._pipeline, self._number = pipeline, 0
         self._about = {"name": os.urandom(16).hex(), **about}
         self._room = int(about["max_tokens"]) or int(pipeline.stages[0]["context_tokens"])
+        self._n_vocab = int(self.model.info["n_vocab"])
         self._tokens: list[int] = []
         self._drawn: list[bool] = []  # of each token
         self._evaluated = 0  # of the stages of _link
+        self._n_sent = 0  # tokens that they were to evaluate last
         self._awaited = False  # a token, drawn after these, is still to come
         self._cut: int | None = None  # where the stages are to truncate it
         self._saved: list[int] = []  # positions, the newest last
@@ -71,7 +74,7 @@ class PipelineSession:
         self._check()
         if isinstance(tokens, str):
             tokens = self.model.tokenize(tokens, special=not self._tokens)
-        new = [int(token) for token in tokens]
+        new = self._checked(tokens)
         if len(self) + len(new) > self._room:
             message = f"the session holds {len(self)} of at most {self._room} tokens, {len(new)} more do not fit"
             raise ContextFullError("QINFER_E_CONTEXT_FULL", _abi.QINFER_E_CONTEXT_FULL, message, 0)
@@ -81,7 +84,7 @@ class PipelineSession:
     def set_tokens(self, tokens: Iterable[int]) -> int:
         """Makes these its tokens, and returns how many of those that it has are their beginning and stay."""
         self._check()
-        new = [int(token) for token in tokens]
+        new = self._checked(tokens)
         pairs = zip(self._tokens, new, strict=False)
         kept = next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(self), len(new)))
         if len(new) > self._room:
@@ -90,6 +93,15 @@ class PipelineSession:
         self.truncate(kept)
         self.append(new[kept:])
         return kept
+
+    def _checked(self, tokens: Iterable[int]) -> list[int]:
+        """Before a stage finds that one cannot be, which would end the session."""
+        new = [int(token) for token in tokens]
+        for at, token in enumerate(new):
+            if not 0 <= token < self._n_vocab:
+                what = f"token {token} at index {at} is not in the vocabulary of {self._n_vocab}"
+                raise InvalidArgumentError("QINFER_E_INVALID_ARGUMENT", _abi.QINFER_E_INVALID_ARGUMENT, what, at)
+        return new
 
     def truncate(self, n_tokens: int) -> None:
         """Keeps the first n_tokens. If evaluated ones are dropped, the last one that is left is pending again."""
@@ -102,6 +114,7 @@ class PipelineSession:
             self._evaluated = min(self._evaluated, max(0, n_tokens - 1))
         del self._tokens[n_tokens:], self._drawn[n_tokens:]
         self._saved = [position for position in self._saved if position < n_tokens]
+        self._tried = min(self._tried, n_tokens)
 
     def set_grammar(self, grammar: Grammar | None) -> None:
         """None is all that there is: UnsupportedError."""
@@ -114,13 +127,15 @@ class PipelineSession:
         """Evaluates what is pending, in pieces that follow each other through the stages, and draws a token, which is
         pending then."""
         self._check()
+        if cancel is not None:
+            expect(Cancel, cancel)
         if not self._tokens:
             raise StateError("QINFER_E_STATE", _abi.QINFER_E_STATE, "there are no tokens to evaluate: append some first", 0)
         if len(self) >= self._room:
             message = f"the session holds {len(self)} tokens, its limit"
             raise ContextFullError("QINFER_E_CONTEXT_FULL", _abi.QINFER_E_CONTEXT_FULL, message, 0)
         while True:
-            link = self._pipeline.link()  # what it raises is the end of patience
+            link = self._pipeline.link(cancel)  # what it raises is the end of patience
             try:
                 token = self._draw_once(link, cancel)
                 break
@@ -138,22 +153,24 @@ class PipelineSession:
         if link is not self._link:
             self._begin(link, cancel)
         elif self._awaited:  # of a call that was cancelled
-            token = self._answer(link, cancel)
-            if self._evaluated == len(self):
+            token, n_known = self._answer(link, cancel), self._n_sent
+            if n_known == len(self) and self._cut is None:
                 return token
-            self._cut = self._evaluated if self._cut is None else self._cut
-        self._truncate_there(link)
-        self._save(link)
-        return self._step(link, len(self), cancel)
+            self._cut = n_known if self._cut is None else self._cut
+        held = self._truncate_there(link, cancel)
+        self._save(link, cancel)
+        return self._step(link, len(self), cancel, held)
 
-    def _step(self, link: Link, end: int, cancel: Cancel | None) -> int:
-        """Tokens up to `end`, and the one that is drawn after them."""
-        chunk = self._pipeline.chunk
-        for begin in range(self._evaluated, end, chunk):
-            piece = array("i", self._tokens[begin : min(begin + chunk, end)])
-            self._awaited = begin + chunk >= end
-            self._evaluated = begin + len(piece)
+    def _step(self, link: Link, end: int, cancel: Cancel | None, held: int = 0) -> int:
+        """Tokens up to `end`, and the one that is drawn after them. held: what the stages have of them after a truncation,
+        evaluated or not, which is in the first piece: its drawn ones stay so for the sampler."""
+        begin, is_first = self._evaluated, True
+        while is_first or begin < end:
+            piece = array("i", self._tokens[begin : min(max(begin + self._pipeline.chunk, held if is_first else 0), end)])
+            self._awaited = begin + len(piece) == end
+            self._evaluated = self._n_sent = begin + len(piece)
             link.send(Frame(Kind.STEP, self._number, begin, DRAW if self._awaited else 0, piece))
+            begin, is_first = self._evaluated, False
         return self._answer(link, cancel)
 
     def _answer(self, link: Link, cancel: Cancel | None) -> int:
@@ -161,28 +178,31 @@ class PipelineSession:
         self._awaited = False
         return token
 
-    def _truncate_there(self, link: Link) -> None:
+    def _truncate_there(self, link: Link, cancel: Cancel | None) -> int:
+        """How many tokens all stages have then; 0: nothing was to be truncated."""
         if self._cut is None:
-            return
-        self._evaluated = self._asked(link, Frame(Kind.TRUNCATE, self._number, self._cut), Kind.TRUNCATED).position
-        self._cut = None
+            return 0
+        frame = Frame(Kind.TRUNCATE, self._number, self._cut)
+        self._evaluated = self._asked(link, frame, Kind.TRUNCATED, cancel).position
+        held, self._cut = self._cut, None
+        return held
 
-    def _save(self, link: Link) -> None:
+    def _save(self, link: Link, cancel: Cancel | None) -> None:
         """Where a stage cannot, it is tried again after as many tokens."""
         every, last = self._pipeline.save_every, max(self._tried, self._saved[-1] if self._saved else 0)
         if every == 0 or self._evaluated - last < every:
             return
         self._tried = self._evaluated
-        if not self._asked(link, Frame(Kind.SAVE, self._number, self._evaluated), Kind.SAVED).json:
+        if not self._asked(link, Frame(Kind.SAVE, self._number, self._evaluated), Kind.SAVED, cancel).json:
             self._saved = [*self._saved[-1:], self._evaluated]
 
-    def _asked(self, link: Link, frame: Frame, kind: Kind) -> Frame:
+    def _asked(self, link: Link, frame: Frame, kind: Kind, cancel: Cancel | None) -> Frame:
         try:
             link.send(frame)
-            return link.answer(self._number, kind)
+            return link.answer(self._number, kind, cancel)
         except StageError:
             raise
-        except BaseException:  # of a signal's handler, say: its answer would be taken for another one
+        except BaseException:  # it was cancelled, say: the answer would be taken for another one, so it begins anew
             self._link = None
             link.leave(self._number, keeps=True)
             raise
@@ -195,16 +215,21 @@ class PipelineSession:
             self._number = self._pipeline.new_number()
             link.join(self._number)
             link.send(Frame(Kind.OPEN, self._number, json={**self._about, "resume": resume}))
-            self._evaluated = resume
             try:
+                # A frame that truncates nothing is answered when all stages have opened it.
+                frame = Frame(Kind.TRUNCATE, self._number, resume + 1)
+                link.send(frame)
+                self._evaluated = link.answer(self._number, Kind.TRUNCATED, cancel).position
+                if self._evaluated != resume:
+                    raise StageError(f"the stages have {self._evaluated} tokens of a session that was saved at {resume}")
                 self._draw_again(link, resume, cancel)
                 self._link = link
                 self._saved = [position for position in self._saved if position <= resume]
                 return
             except StageError:
+                link.leave(self._number, keeps=resume != 0)
                 if resume == 0:
                     raise
-                link.leave(self._number, keeps=True)
             except BaseException:  # it begins anew with the next call
                 link.leave(self._number, keeps=True)
                 raise
@@ -230,6 +255,8 @@ class PipelineSession:
     ) -> Generated:
         """Session.generate(), without what only a process that has the logits can give: log probabilities, grammars and a
         bound for the reasoning. stop and reply do not go together."""
+        if max_tokens < 0:
+            raise ValueError(f"max_tokens is {max_tokens}, expected 0 or more")
         own = Cancel.of_call(cancel)
 
         def receive(token: int, text: str) -> bool:
@@ -281,10 +308,17 @@ class PipelineSession:
         """The stages free it; what was saved of it goes."""
         for stream in list(self._streams):
             stream.close()
-        if not self._closed:
-            self._closed = True
-            if self._link is not None:
-                self._link.leave(self._number)
+        if self._closed:
+            return
+        self._closed = True
+        if self._link is not None and self._link.broken is None:
+            self._link.leave(self._number)
+        elif self._saved:
+            self._pipeline.forget(self._about["name"])
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True) and self._link is not None:
+            self._link.leave_later(self._number)
 
     def __enter__(self) -> PipelineSession:
         return self

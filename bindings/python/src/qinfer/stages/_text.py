@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from .. import _abi
-from .._errors import UnsupportedError
+from .._errors import NotFoundError, UnsupportedError
 from .._library import call, lib
 from .._model import Detokenizer, Model
 from .._reply import Reply
@@ -60,11 +60,13 @@ class Drawing:
             what = "max_reasoning_tokens is not there in a pipeline: its last stage draws all tokens"
             raise UnsupportedError("QINFER_E_UNSUPPORTED", _abi.QINFER_E_UNSUPPORTED, what, 0)
         self._stops, self._on_token, self._reply = Stops(stop), on_token, reply
+        self._stop_tokens = {token for text in ([stop] if isinstance(stop, str) else stop) for token in _control_of(model, text)}
         self._ends, self._detokenizer = set(model.end_tokens), Detokenizer(model)
         self._pieces: list[str] = []
         self._n_prompt, self._n_drawn, self._n_reasoning = n_prompt, 0, 0
         self._begun = self._first = time.perf_counter_ns()
         self.finish = ""
+        self._is_late = False  # a token without text has ended it: what was held back follows
 
     def step(self, token: int) -> None:
         """finish says why it is over, once it is."""
@@ -74,8 +76,9 @@ class Drawing:
         if self._reply is not None:
             self._n_reasoning += self._reply.in_reasoning
             call(lib.qinfer_reply_push, self._reply, token)
-        if token in self._ends:
-            self.finish = "end"
+        if token in self._ends or token in self._stop_tokens:
+            self.finish = "stop" if token in self._stop_tokens else "end"
+            self._is_late = True
             return self._give(token, "")
         text, stops = self._stops.push(self._detokenizer.push(token))
         if stops:
@@ -91,7 +94,7 @@ class Drawing:
     def end(self) -> Generated:
         """With what was held back, unless a stop text has ended it."""
         self.finish = self.finish or "length"
-        if self.finish != "stop":
+        if self.finish != "stop" or self._is_late:
             text, stops = self._stops.push(self._detokenizer.finish())
             rest = text if stops else text + self._stops.finish()
             if rest:
@@ -111,3 +114,12 @@ class Drawing:
 
     def close(self) -> None:
         self._detokenizer.close()
+
+
+def _control_of(model: Model, text: str) -> list[int]:
+    """The control token that this is the text of."""
+    try:
+        token = model.find_token(text)
+    except NotFoundError:
+        return []
+    return [token] if model.token(token).control else []
