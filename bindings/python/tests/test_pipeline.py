@@ -3,6 +3,7 @@ is silent, or has no room to save."""
 
 import asyncio
 import contextlib
+import pathlib
 import signal
 import socket
 import struct
@@ -280,12 +281,11 @@ def test_a_session_goes_on_from_what_was_saved(model, path, tmp_path, monkeypatc
         return stepped(self, steps)
 
     monkeypatch.setattr(Chain, "_evaluated", counted)
-    folders = tmp_path / "0", tmp_path / "1"
     servers = [None, None]
 
     def start(at):
         part = qinfer.Model(path, qinfer.Runtime(threads=1), layers=(range(3), range(3, 6))[at])
-        servers[at] = StageServer(qinfer.KvCache(part, budget_blocks=64), KEY, snapshots=folders[at])
+        servers[at] = StageServer(qinfer.KvCache(part, budget_blocks=64), KEY, snapshots=tmp_path)
         threading.Thread(target=servers[at].serve, daemon=True).start()
 
     start(0), start(1)
@@ -299,7 +299,7 @@ def test_a_session_goes_on_from_what_was_saved(model, path, tmp_path, monkeypatc
         for n_drawn, kept in ((40, saved[1]), (60, None)):
             if kept is None:  # the newest file of one stage is gone
                 saved = list(session._saved)
-                newest, kept = max(folders[lost].glob("*.session"), key=lambda p: int(p.stem.rpartition("-")[2])), saved[0]
+                newest, kept = max(tmp_path.glob(f"*-{3 * lost}-*.session"), key=lambda p: int(p.stem.rpartition("-")[2])), saved[0]
                 newest.unlink()
             servers[lost].close()
             start(lost)
@@ -418,6 +418,46 @@ def test_a_call_that_is_cancelled_loses_nothing(model, path):
         assert session.tokens == expected.tokens
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # one that came while a handle was freed
+def test_interrupts_lose_nothing(model, path, monkeypatch):
+    """At any moment of a generation on the main thread."""
+
+    class Interrupt(Exception):
+        pass
+
+    def interrupt(*_):
+        raise Interrupt
+
+    expected = alone(model, 4, 200)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    n_interrupts = 0
+    try:
+        with piped(path, 3, 3) as pipeline, pipeline.session(**SAMPLER) as session:
+            session.append("The dog")
+            while len(session) < len(expected):
+                signal.setitimer(signal.ITIMER_REAL, 0.001 + 0.0137 * n_interrupts % 0.02)
+                try:
+                    session.generate(len(expected) - len(session))
+                except Interrupt:
+                    n_interrupts += 1
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            assert session.tokens == expected
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert n_interrupts > 5
+
+
+def test_a_callback_that_ends_it(model, path):
+    """As in a session: it is called no more, and what is held back is no text."""
+    with piped(path, 3, 3) as pipeline:
+        for source in (model, pipeline):
+            session, seen = source.session(), []
+            session.append("Once upon a time")
+            found = session.generate(20, stop=[", there was nobody"], on_token=lambda *at: seen.append(at) or len(seen) < 1)
+            assert (found.text, found.finish, seen[0][1], len(seen)) == ("", "callback", "", 1)
+
+
 def test_a_stream_has_the_session_until_it_ends(path):
     with piped(path, 3, 3) as pipeline, pipeline.session() as session:
         session.append("The cat")
@@ -446,6 +486,8 @@ def test_a_stage_that_is_silent_is_given_up(path, tmp_path, monkeypatch):
             time.sleep(2.5)  # it says that it is there
             session.draw()
             process.send_signal(signal.SIGSTOP)
+            while pathlib.Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+                time.sleep(0.01)
             begun = time.monotonic()
             with pytest.raises(BrokenConnectionError, match="silent"):
                 session.draw()

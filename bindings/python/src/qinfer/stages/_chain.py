@@ -23,8 +23,9 @@ def describe(cache: KvCache) -> dict[str, Any]:
     """What the stages of one model must have in common, and how they differ. cache_tokens: that the cache has blocks for."""
     stats = cache.stats
     info: dict[str, Any] = {**cache.model.info, "cache_tokens": stats["blocks_total"] * stats["block_tokens"]}
+    info["block_tokens"] = stats["block_tokens"]
     common = "architecture", "n_embd", "n_vocab", "n_model_layers", "kernel_set", "context_tokens"
-    names = *common, "n_layers", "first_layer", "cache_tokens"
+    names = *common, "n_layers", "first_layer", "cache_tokens", "block_tokens"
     return {name: info[name] for name in names}
 
 

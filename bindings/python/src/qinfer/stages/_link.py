@@ -104,9 +104,12 @@ class Link:
         frame = _taken(inbox, cancel)
         if frame.kind == kind:
             return frame
-        if frame.kind != Kind.ERROR or frame.flags:
+        if frame.kind != Kind.ERROR:
+            self._connection.close()
+            raise BrokenConnectionError(f"a stage answers {frame.kind.name} where {kind.name} is to come")
+        if frame.flags:
             inbox.put(frame)  # for whoever asks next
-            raise BrokenConnectionError(str(frame.json.get("message", "a stage answers what was not asked")))
+            raise BrokenConnectionError(str(frame.json.get("message")))
         raise StageError(str(frame.json.get("message")))
 
     def _receive(self) -> None:

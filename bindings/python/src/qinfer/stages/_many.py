@@ -17,8 +17,6 @@ from .._results import Generated
 if TYPE_CHECKING:
     from ._pipeline import Pipeline
 
-_BLOCK = 32  # tokens, of a block that is not full
-
 
 def generate(
     pipeline: Pipeline, prompts: Sequence[str | Sequence[int]], max_tokens: int, options: ManyOptions
@@ -71,5 +69,5 @@ def _at_once(pipeline: Pipeline, longest: int, max_tokens: int) -> int:
     """One more than there are stages, so that each has something to do, if the smallest cache has room for them."""
     stages = pipeline.stages
     room = min(longest + max_tokens, _context_of(pipeline)) if max_tokens else _context_of(pipeline)
-    cache = min(int(stage["cache_tokens"]) for stage in stages)
-    return max(1, min(len(stages) + 1, cache // (room + _BLOCK)))
+    cache = min(int(stage["cache_tokens"]) // (room + int(stage["block_tokens"])) for stage in stages)
+    return max(1, min(len(stages) + 1, cache))

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
 from .._cancel import Cancel
+from .._library import checked_names
 from .._model import Model
-from .._options import ManyOptions
+from .._options import ManyOptions, SamplerOptions
 from .._results import Generated
 from ._frames import BrokenConnectionError, Frame, Kind
 from ._link import LOOK_S, Addresses, Link, check
@@ -146,6 +147,7 @@ class Pipeline:
 
     def session(self, max_tokens: int = 0, **sampler: Any) -> PipelineSession:
         """max_tokens: room, 0 = the model's context. Of the sampler: what Session.set_sampler() takes."""
+        checked_names("session", sampler, SamplerOptions)
         if int(max_tokens) < 0:
             raise ValueError(f"max_tokens is {max_tokens}, expected 0 or more")
         return PipelineSession(self, {"max_tokens": int(max_tokens), "sampler": sampler})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 
@@ -12,20 +13,22 @@ _KEPT_S = 24 * 3600  # seconds, for which files of sessions that nobody has clos
 
 
 class Saved:
-    """The files of sessions: name-position.session for what was evaluated of a session up to there."""
+    """The files of sessions: name-first_layer-position.session for what was evaluated of a session up to there."""
 
     def __init__(self, folder: Path | str | None, cache: KvCache) -> None:
         self._folder, self._cache = None if folder is None else Path(folder), cache
+        self._stage = cache.model.info["first_layer"]  # stages may share a directory
         if self._folder is not None:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for path in self._folder.glob("*.session"):
-                if path.stat().st_mtime < time.time() - _KEPT_S:
-                    path.unlink(missing_ok=True)
+                with contextlib.suppress(FileNotFoundError):  # the process before this one ends, and forgets it
+                    if path.stat().st_mtime < time.time() - _KEPT_S:
+                        path.unlink()
 
     def _path(self, name: str, position: int) -> Path:
         if self._folder is None:
             raise ValueError("the stage saves nothing: it has no directory for it")
-        return self._folder / f"{name}-{position}.session"
+        return self._folder / f"{name}-{self._stage}-{position}.session"
 
     def save(self, session: Session, name: str, position: int) -> None:
         """What is evaluated of it, which is `position` tokens. The file before is kept: the other stages may not have got as
@@ -49,7 +52,7 @@ class Saved:
 
     def _of(self, name: str) -> list[Path]:
         """The newest first."""
-        found = list(self._folder.glob(f"{name}-*.session")) if self._folder is not None else []
+        found = list(self._folder.glob(f"{name}-{self._stage}-*.session")) if self._folder is not None else []
         return sorted(found, key=_position_of, reverse=True)
 
 

@@ -14,6 +14,7 @@ from ._frames import Connection
 from ._saved import Saved
 
 Address = tuple[str, int]
+_MOST_PROOFS = 64  # connections that have not proved yet that they have the key
 
 
 class StageServer:
@@ -40,6 +41,7 @@ class StageServer:
         self._listener = socket.create_server((host, port))
         self.address: Address = self._listener.getsockname()[:2]
         self._places = threading.BoundedSemaphore(most_connections)
+        self._proofs = threading.BoundedSemaphore(_MOST_PROOFS)
         self._chains: set[Chain] = set()
         self._lock = threading.Lock()
         self._closing = False
@@ -53,29 +55,40 @@ class StageServer:
                 if self._closing:
                     return
                 continue
-            if not self._places.acquire(blocking=False):
-                self._log("a connection is refused: there are too many")
+            if not self._proofs.acquire(blocking=False):
+                self._log("a connection is refused: too many have not proved that they have the key")
                 accepted.close()
                 continue
             threading.Thread(target=self._answer, args=(accepted,), daemon=True).start()
 
     def _answer(self, accepted: socket.socket) -> None:
         try:
-            connection = Connection(accepted, self._key, is_server=True)
-            chain = Chain(self.cache, connection, self._key, self._saved, self._log)
-            with self._lock:
-                self._chains.add(chain)
-                if self._closing:
-                    chain.close()
             try:
-                chain.run()
+                connection = Connection(accepted, self._key, is_server=True)
             finally:
-                with self._lock:
-                    self._chains.discard(chain)
+                self._proofs.release()
+            if self._places.acquire(blocking=False):
+                try:
+                    self._run(connection)
+                finally:
+                    self._places.release()
+            else:
+                connection.close()
+                self._log("a connection is refused: there are too many")
         except Exception as ended:  # noqa: BLE001 - of this connection, and of no other one
             self._log(f"a connection ended: {ended}")
+
+    def _run(self, connection: Connection) -> None:
+        chain = Chain(self.cache, connection, self._key, self._saved, self._log)
+        with self._lock:
+            self._chains.add(chain)
+            if self._closing:
+                chain.close()
+        try:
+            chain.run()
         finally:
-            self._places.release()
+            with self._lock:
+                self._chains.discard(chain)
 
     def close(self) -> None:
         """Ends serve() and all connections; heads see them broken."""

@@ -8,13 +8,17 @@ have: the same tokens follow.
 
 from __future__ import annotations
 
+import contextlib
+import operator
 import os
+import threading
 import weakref
 from array import array
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import _abi
+from .._apart import Apart
 from .._cancel import Cancel
 from .._errors import ContextFullError, InvalidArgumentError, StateError, UnsupportedError
 from .._grammar import Grammar
@@ -28,6 +32,9 @@ from ._text import Drawing
 
 if TYPE_CHECKING:
     from ._pipeline import Pipeline
+
+
+_LOSSES = 5  # in a row for one token: it may be what ends the stages
 
 
 class PipelineSession:
@@ -96,7 +103,7 @@ class PipelineSession:
 
     def _checked(self, tokens: Iterable[int]) -> list[int]:
         """Before a stage finds that one cannot be, which would end the session."""
-        new = [int(token) for token in tokens]
+        new = [operator.index(token) for token in tokens]
         for at, token in enumerate(new):
             if not 0 <= token < self._n_vocab:
                 what = f"token {token} at index {at} is not in the vocabulary of {self._n_vocab}"
@@ -106,7 +113,10 @@ class PipelineSession:
     def truncate(self, n_tokens: int) -> None:
         """Keeps the first n_tokens. If evaluated ones are dropped, the last one that is left is pending again."""
         self._check()
-        if n_tokens >= len(self) or n_tokens < 0:
+        if not 0 <= n_tokens <= len(self):
+            what = f"cannot truncate to {n_tokens} tokens: the session holds {len(self)}"
+            raise InvalidArgumentError("QINFER_E_INVALID_ARGUMENT", _abi.QINFER_E_INVALID_ARGUMENT, what, 0)
+        if n_tokens == len(self):
             return
         # The stages may have a drawn token that nobody has taken.
         if n_tokens < self._evaluated + 1 and self._link is not None:
@@ -134,7 +144,35 @@ class PipelineSession:
         if len(self) >= self._room:
             message = f"the session holds {len(self)} tokens, its limit"
             raise ContextFullError("QINFER_E_CONTEXT_FULL", _abi.QINFER_E_CONTEXT_FULL, message, 0)
-        while True:
+        if threading.current_thread() is not threading.main_thread():
+            return self._draw(cancel)
+        return self._draw_apart(Cancel.of_call(cancel))
+
+    def _draw_apart(self, cancel: Cancel) -> int:
+        """On a thread of its own, so that what handlers of signals raise comes at none of the points between which a token is
+        neither here nor there: it requests the cancel, and comes out after it."""
+        tokens: list[int] = []
+        failures: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                tokens.append(self._draw(cancel))
+            except BaseException as failed:  # noqa: BLE001 - raised again by the one who waits
+                failures.append(failed)
+
+        apart = Apart(work)
+        try:
+            apart.start()
+            apart.wait()
+        except BaseException:
+            apart.end(cancel.request)
+            raise
+        if failures:
+            raise failures[0]
+        return tokens[0]
+
+    def _draw(self, cancel: Cancel | None) -> int:
+        for left in reversed(range(_LOSSES)):
             link = self._pipeline.link(cancel)  # what it raises is the end of patience
             try:
                 token = self._draw_once(link, cancel)
@@ -143,7 +181,7 @@ class PipelineSession:
                 self.close()
                 raise
             except BrokenConnectionError:
-                if not self._pipeline.recovers:
+                if not self._pipeline.recovers or left == 0:
                     raise
         self._tokens.append(token)
         self._drawn.append(True)
@@ -265,7 +303,7 @@ class PipelineSession:
                 going = on_text(text) is not False and going
             return going
 
-        drawing = Drawing(self.model, self.pending, stop, receive, reply, max_reasoning_tokens)
+        drawing = Drawing(self.model, len(self), stop, receive, reply, max_reasoning_tokens)
         try:
             left = min(max_tokens or self._room, self._room - len(self))
             while left > 0 and not drawing.finish:
@@ -311,9 +349,11 @@ class PipelineSession:
         if self._closed:
             return
         self._closed = True
-        if self._link is not None and self._link.broken is None:
-            self._link.leave(self._number)
-        elif self._saved:
+        link, self._link = self._link, None
+        with contextlib.suppress(BrokenConnectionError):
+            if link is not None and link.broken is None:
+                return link.leave(self._number)
+        if self._saved:
             self._pipeline.forget(self._about["name"])
 
     def __del__(self) -> None:

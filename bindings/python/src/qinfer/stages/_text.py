@@ -79,7 +79,7 @@ class Drawing:
         if token in self._ends or token in self._stop_tokens:
             self.finish = "stop" if token in self._stop_tokens else "end"
             self._is_late = True
-            return self._give(token, "")
+            return
         text, stops = self._stops.push(self._detokenizer.push(token))
         if stops:
             self.finish = "stop"
@@ -94,7 +94,7 @@ class Drawing:
     def end(self) -> Generated:
         """With what was held back, unless a stop text has ended it."""
         self.finish = self.finish or "length"
-        if self.finish != "stop" or self._is_late:
+        if self.finish in ("end", "length") or self._is_late:
             text, stops = self._stops.push(self._detokenizer.finish())
             rest = text if stops else text + self._stops.finish()
             if rest:
