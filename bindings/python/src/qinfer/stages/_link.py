@@ -94,7 +94,11 @@ class Link:
                 if frame.flags & DRAW:
                     self._awaited.add(frame.session)
                 frame.flags |= min(len(self._awaited), MOST_AWAITED) << AWAITED_SHIFT
-        self._connection.send(frame)
+        try:
+            self._connection.send(frame)
+        except BrokenConnectionError as failed:
+            self._break(failed)
+            raise
 
     def answer(self, number: int, kind: Kind, cancel: Cancel | None = None) -> Frame:
         """The next frame for a session, which must be of this kind. StageError where a stage has failed."""
@@ -105,8 +109,10 @@ class Link:
         if frame.kind == kind:
             return frame
         if frame.kind != Kind.ERROR:
+            failed = BrokenConnectionError(f"a stage answers {frame.kind.name} where {kind.name} is to come")
             self._connection.close()
-            raise BrokenConnectionError(f"a stage answers {frame.kind.name} where {kind.name} is to come")
+            self._break(failed)
+            raise failed
         if frame.flags:
             inbox.put(frame)  # for whoever asks next
             raise BrokenConnectionError(str(frame.json.get("message")))
@@ -122,10 +128,14 @@ class Link:
                 if inbox is not None:
                     inbox.put(frame)
         except BrokenConnectionError as failed:
-            with self._lock:
-                self.broken = str(failed)
-                for inbox in self._inboxes.values():
-                    inbox.put(Frame(Kind.ERROR, flags=1, json={"message": self.broken}))
+            self._break(failed)
+
+    def _break(self, failed: BrokenConnectionError) -> None:
+        """Whoever waits is told, and who asks for a link gets another one."""
+        with self._lock:
+            self.broken = self.broken or str(failed)
+            for inbox in self._inboxes.values():
+                inbox.put(Frame(Kind.ERROR, flags=1, json={"message": self.broken}))
 
     def close(self) -> None:
         self._connection.close()
