@@ -178,7 +178,7 @@ def test_a_chat_has_a_system_message_and_a_loop(chat_model):
     assert asyncio.run(run()) == ["system", *["user", "assistant"] * 4]
 
     async def fails():
-        with pytest.raises(qinfer.ContextFullError, match="the conversation has .* of which 1024 fit"):
+        with pytest.raises(qinfer.ContextFullError, match="the conversation has .* and a context of 1024 has no room"):
             await chat.asend("very " * 5000)
         assert len(chat.messages) == 9
 

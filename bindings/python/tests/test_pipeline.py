@@ -233,6 +233,7 @@ def test_stop_texts(model, path):
             assert (found.text, found.finish, found.new_tokens) == (expected.text, expected.finish, expected.new_tokens)
             assert "".join(pieces) == found.text
             assert (found.prompt_tokens, session.tokens) == (expected.prompt_tokens, whole.tokens)
+            assert (session.pending, session.info["n_evaluated"]) == (whole.pending, whole.info["n_evaluated"])
 
 
 def test_text_up_to_a_stop():
@@ -277,7 +278,7 @@ def test_a_call_that_is_cancelled_loses_nothing(model, path):
 def test_interrupts_lose_nothing(model, path, monkeypatch):
     """At any moment of a generation on the main thread."""
 
-    class Interrupt(Exception):
+    class Interrupt(BaseException):  # as KeyboardInterrupt is one
         pass
 
     def interrupt(*_):
@@ -311,6 +312,16 @@ def test_a_callback_that_ends_it(model, path):
             session.append("Once upon a time")
             found = session.generate(20, stop=[", there was nobody"], on_token=lambda *at: seen.append(at) or len(seen) < 1)
             assert (found.text, found.finish, seen[0][1], len(seen)) == ("", "callback", "", 1)
+
+
+def test_streams_for_asyncio(model, path):
+    async def read(session):
+        session.append("Once upon a time")
+        return [piece async for piece in session.astream(12)]
+
+    with piped(path, 3, 3) as pipeline, pipeline.session() as session:
+        pieces = asyncio.run(read(session))
+        assert "".join(pieces) == model.generate(["Once upon a time"], 12)[0].text and len(pieces) > 5
 
 
 def test_a_stream_has_the_session_until_it_ends(path):

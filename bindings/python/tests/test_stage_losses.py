@@ -73,6 +73,34 @@ def test_a_session_goes_on_from_what_was_saved(model, path, tmp_path, monkeypatc
     assert session.tokens == whole.tokens
 
 
+def test_files_of_a_session_that_was_closed_after_a_loss(path, tmp_path):
+    """They go once there is a stage again."""
+    model = qinfer.Model(path, qinfer.Runtime(threads=1), layers=range(6))
+    servers = []
+
+    def start():
+        servers.append(StageServer(qinfer.KvCache(model, budget_blocks=8), KEY, snapshots=tmp_path))
+        threading.Thread(target=servers[-1].serve, daemon=True).start()
+
+    start()
+    head = qinfer.Model(path, weights=False)
+    with Pipeline(head, lambda: [servers[-1].address], KEY, patience=10, save_every=4) as pipeline:
+        session, other = pipeline.session(), pipeline.session()
+        for one in (session, other):
+            one.append("The cat")
+            one.draw()
+        session.generate(20)
+        servers[0].close()
+        while pipeline._link.broken is None:
+            time.sleep(0.01)
+        session.close()
+        assert len(list(tmp_path.iterdir())) == 2
+        start()
+        other.draw()
+        assert list(tmp_path.iterdir()) == []
+    servers[-1].close()
+
+
 def test_waiting_for_a_lost_stage_can_be_cancelled(path):
     servers = []
 
