@@ -291,7 +291,7 @@ def test_interrupts_lose_nothing(model, path, monkeypatch):
         with piped(path, 3, 3) as pipeline, pipeline.session(**SAMPLER) as session:
             session.append("The dog")
             while len(session) < len(expected):
-                signal.setitimer(signal.ITIMER_REAL, 0.001 + 0.0137 * n_interrupts % 0.02)
+                signal.setitimer(signal.ITIMER_REAL, 0.002 + 0.0037 * n_interrupts % 0.004)
                 try:
                     session.generate(len(expected) - len(session))
                 except Interrupt:
