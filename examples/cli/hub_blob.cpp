@@ -43,7 +43,8 @@ class OpenFile {
   int file_;
 };
 
-/// Of a file whose size nobody tells; those that git keeps itself, without LFS, have 10 MiB at most.
+/// The most bytes that are accepted of a file whose size the server does not state. The hub states the sizes of large
+/// files; files without a size have at most 10 MiB.
 constexpr std::uint64_t kMostOfUnknownSize = std::uint64_t{256} << 20;
 
 bool is_hex(const std::string& text) {

@@ -159,32 +159,43 @@ def call_apart(ending: Handle, function: Any, *arguments: Any) -> None:
     out once the call is over."""
     if threading.current_thread() is not threading.main_thread():
         return call(function, *arguments)
-    ended: list[BaseException | None] = []
     end = pointer(ending)
-
     with Held(ending, *[argument for argument in arguments if isinstance(argument, Handle)]):
         listed = _checked_arguments(function, arguments)
 
         def work() -> None:
-            try:
-                failure = _failure
-                status = function(*listed, failure.argument)
-                text = failure.text.value.decode("utf-8", "replace")
-                ended.append(error_of(status, text, failure.full.error.detail) if status != 0 else None)
-            except BaseException as raised:  # noqa: BLE001 - raised again by the one who waits
-                ended.append(raised)
+            failure = _failure
+            status = function(*listed, failure.argument)
+            if status != 0:
+                raise error_of(status, failure.text.value.decode("utf-8", "replace"), failure.full.error.detail)
 
-        apart = Apart(work)
+        run_apart(work, lambda: lib.qinfer_cancel_request(end))
+
+
+def run_apart(work: Callable[[], T], request: Callable[[], object]) -> T:
+    """What work gives, on a thread of its own. What handlers of signals raise meanwhile requests its end, and comes out after
+    it. The caller is in a Held(), so that the interpreter does not end before the thread has begun."""
+    ended: list[tuple[Any, BaseException | None]] = []
+
+    def attempt() -> None:
         try:
-            apart.start()
-            apart.wait()
-        except BaseException as first:
-            apart.end(lambda: lib.qinfer_cancel_request(end))
-            if not isinstance(first, RuntimeError) or ended:
-                raise
-            return call(function, *arguments)  # no thread can be made where the interpreter ends
-    if ended[0] is not None:
-        raise ended[0]
+            ended.append((work(), None))
+        except BaseException as raised:  # noqa: BLE001 - raised again by the one who waits
+            ended.append((None, raised))
+
+    apart = Apart(attempt)
+    try:
+        apart.start()
+        apart.wait()
+    except BaseException as first:
+        apart.end(request)
+        if not isinstance(first, RuntimeError) or ended:
+            raise
+        return work()  # no thread can be made where the interpreter ends
+    result, failure = ended[0]
+    if failure is not None:
+        raise failure
+    return result  # type: ignore[no-any-return]
 
 
 def one_of(what: str, words: Mapping[str, int], word: str) -> int:

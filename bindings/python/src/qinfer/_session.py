@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from sys import is_finalizing
 from typing import Any, Unpack
@@ -43,7 +43,7 @@ from ._options import Pooling, SamplerOptions, ScoreOptions
 from ._reply import Reply
 from ._results import Generated, TokenInfo, generate_options
 from ._sampler import sampler_of
-from ._stream import Stream, follow
+from ._stream import Stream, Streaming
 from ._vectors import embedding_options, score_options
 
 
@@ -88,7 +88,7 @@ def _is_long(sessions: Sequence[Session]) -> bool:
     return bool(sum(session.pending * session.model._n_active for session in sessions) > 200_000_000)
 
 
-class Session(Handle):
+class Session(Streaming, Handle):
     """A list of tokens, a prefix of which is evaluated while the rest is pending, and its sampler. For one thread at a
     time: while another thread uses it, a stream of its own too, all calls but close() are StateError; but in an except clause
     a call ends a stream that was being read when the exception came. `source` is a cache, or a model or the path of one,
@@ -473,24 +473,6 @@ class Session(Handle):
         evaluate([self], cancel=ending)
         after = self.metrics
         return after["cached_tokens"] - before["cached_tokens"], after["prefill_ns"] - before["prefill_ns"]
-
-    def stream(self, max_tokens: int = 0, *, stop: Sequence[str] = (), cancel: Cancel | None = None) -> Stream[str]:
-        """The text of generate(), piece by piece. Leaving the loop ends the generation; its tokens stay."""
-        return self._stream(max_tokens, stop, cancel, lambda: None)
-
-    def astream(
-        self, max_tokens: int = 0, *, stop: Sequence[str] = (), cancel: Cancel | None = None
-    ) -> AsyncIterator[str]:
-        """stream() for asyncio: the loop is free while the model computes."""
-        return follow(lambda wake: self._stream(max_tokens, stop, cancel, wake))
-
-    def _stream(
-        self, max_tokens: int, stop: Sequence[str], cancel: Cancel | None, wake: Callable[[], object]
-    ) -> Stream[str]:
-        def work(put: Callable[[str | None], bool], ending: Cancel) -> None:
-            self.generate(max_tokens, stop=stop, cancel=ending, on_token=lambda _, text: put(text or None))
-
-        return Stream(self, work, cancel, wake)
 
 
 class _Kept:

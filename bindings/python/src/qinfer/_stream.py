@@ -7,9 +7,9 @@ import queue
 import sys
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from . import _abi, _exit
 from ._apart import Apart
@@ -20,14 +20,6 @@ from ._library import Held, locks_handles
 T = TypeVar("T")
 
 
-class Streamed(Protocol):
-    """A session, as its streams need it."""
-
-    _streams: weakref.WeakSet[Stream[Any]]
-
-    def _release_left(self) -> None: ...
-
-
 class Stream(Iterator[T]):
     """What a generation of a session on a separate thread gives, through a queue. `work` is called there with a
     function that takes one item, or None for no item, and says False once nothing reads any more, and with a Cancel for
@@ -36,7 +28,7 @@ class Stream(Iterator[T]):
 
     def __init__(
         self,
-        session: Streamed,
+        session: Streaming,
         work: Callable[[Callable[[T | None], bool], Cancel], object],
         cancel: Cancel | None = None,
         wake: Callable[[], object] = lambda: None,
@@ -161,3 +153,31 @@ async def follow(begin: Callable[[Callable[[], object]], Stream[T]]) -> AsyncIte
     finally:
         stream.leave()
         await asyncio.shield(end())
+
+
+class Streaming:
+    """stream() and astream() of sessions, by their generate(). `_streams` are those that are referred to."""
+
+    _streams: weakref.WeakSet[Stream[Any]]
+    generate: Callable[..., Any]
+
+    def _release_left(self) -> None:
+        """Before a stream begins."""
+
+    def stream(self, max_tokens: int = 0, *, stop: Sequence[str] = (), cancel: Cancel | None = None) -> Stream[str]:
+        """The text of generate(), piece by piece. Leaving the loop ends the generation; its tokens stay."""
+        return self._stream(max_tokens, stop, cancel, lambda: None)
+
+    def astream(
+        self, max_tokens: int = 0, *, stop: Sequence[str] = (), cancel: Cancel | None = None
+    ) -> AsyncIterator[str]:
+        """stream() for asyncio: the loop is free while the model computes."""
+        return follow(lambda wake: self._stream(max_tokens, stop, cancel, wake))
+
+    def _stream(
+        self, max_tokens: int, stop: Sequence[str], cancel: Cancel | None, wake: Callable[[], object]
+    ) -> Stream[str]:
+        def work(put: Callable[[str | None], bool], ending: Cancel) -> None:
+            self.generate(max_tokens, stop=stop, cancel=ending, on_token=lambda _, text: put(text or None))
+
+        return Stream(self, work, cancel, wake)

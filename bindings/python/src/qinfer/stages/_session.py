@@ -14,18 +14,17 @@ import os
 import threading
 import weakref
 from array import array
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import _abi
-from .._apart import Apart
 from .._cancel import Cancel
 from .._errors import ContextFullError, InvalidArgumentError, StateError, UnsupportedError
 from .._grammar import Grammar
-from .._library import expect
+from .._library import Held, expect, run_apart
 from .._reply import Reply
 from .._results import Generated
-from .._stream import Stream, follow
+from .._stream import Stream, Streaming
 from ._frames import DRAW, BrokenConnectionError, Frame, Kind
 from ._link import Link, StageError
 from ._text import Drawing
@@ -33,11 +32,10 @@ from ._text import Drawing
 if TYPE_CHECKING:
     from ._pipeline import Pipeline
 
-
 _LOSSES = 5  # in a row for one token: it may be what ends the stages
 
 
-class PipelineSession:
+class PipelineSession(Streaming):
     """What Session is, where the layers are in stages: a list of tokens, a prefix of which is evaluated while the rest is
     pending. For one thread at a time."""
 
@@ -151,25 +149,8 @@ class PipelineSession:
     def _draw_apart(self, cancel: Cancel) -> int:
         """On a thread of its own, so that what handlers of signals raise comes at none of the points between which a token is
         neither here nor there: it requests the cancel, and comes out after it."""
-        tokens: list[int] = []
-        failures: list[BaseException] = []
-
-        def work() -> None:
-            try:
-                tokens.append(self._draw(cancel))
-            except BaseException as failed:  # noqa: BLE001 - raised again by the one who waits
-                failures.append(failed)
-
-        apart = Apart(work)
-        try:
-            apart.start()
-            apart.wait()
-        except BaseException:
-            apart.end(cancel.request)
-            raise
-        if failures:
-            raise failures[0]
-        return tokens[0]
+        with Held(cancel):
+            return run_apart(lambda: self._draw(cancel), cancel.request)
 
     def _draw(self, cancel: Cancel | None) -> int:
         for left in reversed(range(_LOSSES)):
@@ -313,25 +294,6 @@ class PipelineSession:
         finally:
             drawing.close()
 
-    def stream(self, max_tokens: int = 0, *, stop: Sequence[str] = (), cancel: Cancel | None = None) -> Stream[str]:
-        """The text of generate(), piece by piece. Leaving the loop ends the generation; its tokens stay."""
-        return self._stream(max_tokens, stop, cancel, lambda: None)
-
-    def astream(
-        self, max_tokens: int = 0, *, stop: Sequence[str] = (), cancel: Cancel | None = None
-    ) -> AsyncIterator[str]:
-        """stream() for asyncio."""
-        return follow(lambda wake: self._stream(max_tokens, stop, cancel, wake))
-
-    def _stream(
-        self, max_tokens: int, stop: Sequence[str], cancel: Cancel | None, wake: Callable[[], object]
-    ) -> Stream[str]:
-        def work(put: Callable[[str | None], bool], ending: Cancel) -> None:
-            self.generate(max_tokens, stop=stop, cancel=ending, on_token=lambda _, text: put(text or None))
-
-        self._check()
-        return Stream(self, work, cancel, wake)
-
     # ---- The end
     def _check(self) -> None:
         if self._closed:
@@ -340,7 +302,7 @@ class PipelineSession:
             raise StateError("QINFER_E_STATE", _abi.QINFER_E_STATE, "a stream uses the session", 0)
 
     def _release_left(self) -> None:
-        """For Stream, as in Session."""
+        self._check()
 
     def close(self) -> None:
         """The stages free it; what was saved of it goes."""
