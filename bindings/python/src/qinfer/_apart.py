@@ -7,6 +7,18 @@ import threading
 from collections.abc import Callable
 from sys import is_finalizing
 
+from . import _exit
+
+
+def begin(thread: threading.Thread) -> None:
+    """Starts it. The interpreter does not end before the thread has begun, where Python 3.11 crashes."""
+    _exit.calls[thread] = threading.get_ident()
+    try:
+        _exit.check()
+        thread.start()
+    finally:
+        _exit.calls.pop(thread, None)
+
 
 class Apart:
     """Work on a thread of its own. Thread.join() takes a thread for ended where a signal's handler raised in it (Python
@@ -21,7 +33,7 @@ class Apart:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        begin(self._thread)
 
     def _run(self) -> None:
         work, self._work = self._work, None

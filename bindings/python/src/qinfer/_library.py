@@ -174,7 +174,7 @@ def call_apart(ending: Handle, function: Any, *arguments: Any) -> None:
 
 def run_apart(work: Callable[[], T], request: Callable[[], object]) -> T:
     """What work gives, on a thread of its own. What handlers of signals raise meanwhile requests its end, and comes out after
-    it. The caller is in a Held(), so that the interpreter does not end before the thread has begun."""
+    it."""
     ended: list[tuple[Any, BaseException | None]] = []
 
     def attempt() -> None:

@@ -63,8 +63,7 @@ class Stream(Iterator[T]):
         self._reader, self._handled = threading.get_ident(), id(sys.exc_info()[1])
         self._apart = Apart(run)
         session._streams.add(self)
-        with Held():  # the interpreter must not end before a thread has begun (Python 3.11 crashes)
-            self._apart.start()
+        self._apart.start()
 
     def __next__(self) -> T:
         if self._over:

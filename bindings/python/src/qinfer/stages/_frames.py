@@ -26,6 +26,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+from .._apart import begin
+
 MAGIC = b"QINFERS1"
 _HEADER = struct.Struct("<HHQIIIII")
 _NONCE = 32
@@ -102,7 +104,7 @@ class Connection:
         own.settimeout(None)
         silence = struct.pack("@ll", int(SILENCE_S), int(SILENCE_S % 1 * 1e6))
         own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, silence)
-        threading.Thread(target=self._beat, daemon=True).start()
+        begin(threading.Thread(target=self._beat, daemon=True))
 
     def _beat(self) -> None:
         """Until it is closed. A frame on its way tells as much, and must not be waited for."""

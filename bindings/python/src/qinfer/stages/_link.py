@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from .. import _abi
+from .. import _abi, _exit
+from .._apart import begin
 from .._cancel import Cancel
 from .._errors import CancelledError
 from ._frames import AWAITED_SHIFT, DRAW, KEEP, MOST_AWAITED, BrokenConnectionError, Connection, Frame, Kind
@@ -22,6 +23,7 @@ class StageError(RuntimeError):
 
 
 def check(cancel: Cancel | None) -> None:
+    _exit.check()
     if cancel is not None and cancel._requested:
         what = "the call was cancelled: the tokens made so far stay"
         raise CancelledError("QINFER_E_CANCELLED", _abi.QINFER_E_CANCELLED, what, 0)
@@ -55,7 +57,7 @@ class Link:
             self._connection.close()
             raise
         self._thread = threading.Thread(target=self._receive, daemon=True)
-        self._thread.start()
+        begin(self._thread)
 
     def _connect(self, stages: Addresses, seconds: float) -> list[dict[str, Any]]:
         route = {"next": [list(one) for one in stages[1:]], "seconds": seconds, "n_stages": len(stages)}

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from .._apart import begin
 from .._cache import KvCache
 from ._chain import Chain
 from ._frames import Connection
@@ -59,7 +60,7 @@ class StageServer:
                 self._log("a connection is refused: too many have not proved that they have the key")
                 accepted.close()
                 continue
-            threading.Thread(target=self._answer, args=(accepted,), daemon=True).start()
+            begin(threading.Thread(target=self._answer, args=(accepted,), daemon=True))
 
     def _answer(self, accepted: socket.socket) -> None:
         try:
