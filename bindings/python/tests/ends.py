@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 
+import piping
 from host_files import DiskFile, MemoryFile
 
 import qinfer
@@ -134,6 +135,42 @@ def completions():
     return lambda: client.chat.completions.create(messages=MESSAGES)
 
 
+def chunks():
+    client = qinfer.Client(qinfer.Model(CHAT, qinfer.Runtime(threads=1)))
+    return lambda: list(client.chat.completions.create(messages=MESSAGES, stream=True))
+
+
+def clients():
+    """Each has an engine, whose thread it begins."""
+    model = qinfer.Model(CHAT, qinfer.Runtime(threads=1))
+
+    def work():
+        client = qinfer.Client(model)
+        client.responses.create(input="Hello", max_output_tokens=2)
+        client.close()
+
+    return work
+
+
+def engines():
+    engine = qinfer.AsyncEngine(stories(), budget_bytes=1 << 24)
+    return lambda: asyncio.run(engine.generate("Once upon a time", 20))
+
+
+def pipelines():
+    """Conversations with a model in two stages, in this process."""
+    stages = piping.piped(STORIES, 3, 3)
+    pipeline = stages.__enter__()
+
+    def work():
+        with pipeline.session() as session:
+            session.append("Once upon a time")
+            list(session.stream(20))
+        assert stages  # are there as long
+
+    return work
+
+
 def streams(n_tokens=200):
     session = prompted()
     return lambda: (session.truncate(3), list(session.stream(n_tokens)))
@@ -180,6 +217,10 @@ KINDS = {
     "grammars": grammars,
     "turns": turns,
     "completions": completions,
+    "chunks": chunks,
+    "clients": clients,
+    "engines": engines,
+    "pipelines": pipelines,
     "streams": streams,
     "short streams": lambda: streams(1),
     "loops": loops,

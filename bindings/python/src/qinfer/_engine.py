@@ -18,7 +18,7 @@ from ._apart import Apart
 from ._cache import KvCache
 from ._errors import CancelledError, QinferError, StateError
 from ._infos import EngineStats
-from ._library import Handle, ask, call, encoded, error_of, lib, members_of, sized, text_at
+from ._library import Handle, call, encoded, error_of, lib, members_of, pointer, sized, text_at
 from ._load import Path
 from ._model import Model
 from ._options import SamplerOptions
@@ -82,7 +82,11 @@ class _Request(Handle):
         return made
 
     def cancel(self) -> None:
-        ask(lib.qinfer_request_cancel, self)
+        self._begin()  # and not ask(), which refuses where the interpreter ends
+        try:
+            lib.qinfer_request_cancel(pointer(self))
+        finally:
+            self._end()
 
 
 class Generation(Handle):
@@ -167,9 +171,9 @@ class Job:
     def _finish(self, error: BaseException | None) -> None:
         if self._ended:
             return
-        self._ended = True
         if isinstance(error, CancelledError) and not self._cancelled:
             error = self.session._reason_of(error)
+        self._ended = True
         self._end(error)
 
     def close(self) -> None:
@@ -241,26 +245,30 @@ class Engine:
         if timeout is not None:
             options.deadline_ns = max(1, time.monotonic_ns() + int(timeout * 1e9))
         with self._lock:
-            if self._closing or _exit.begun():
-                raise StateError("QINFER_E_STATE", _abi.QINFER_E_STATE, "the engine is closed", 0)
+            self._check()
             options.user = number = next(self._ids)
             self._jobs[number] = job  # its first event may come at once
             try:
                 job._request = _Request(self._scheduler, job.generation, options)
                 self._begin_thread()
             except BaseException:
-                del self._jobs[number]
+                self._jobs.pop(number, None)  # the thread of another request may have ended it
                 job.cancel()
                 raise
         if job._cancelled:  # by its first event, which found no request yet
             job.cancel()
 
+    def _check(self) -> None:
+        """StateError where nothing can be submitted any more."""
+        _exit.check()
+        if self._closing or _exit.begun():
+            raise StateError("QINFER_E_STATE", _abi.QINFER_E_STATE, "the engine is closed", 0)
+
     def reserve(self, reservation: Reservation) -> None:
         """[any thread] Errors as submit()'s."""
         options = sized(_abi.qinfer_request_options)
         with self._lock:
-            if self._closing or _exit.begun():
-                raise StateError("QINFER_E_STATE", _abi.QINFER_E_STATE, "the engine is closed", 0)
+            self._check()
             options.user = number = next(self._ids)
             self._reservations[number] = reservation
             reservation._forget = lambda: self._reservations.pop(number, None)
@@ -270,7 +278,7 @@ class Engine:
                 )
                 self._begin_thread()
             except BaseException:
-                del self._reservations[number]
+                self._reservations.pop(number, None)
                 raise
 
     def _begin_thread(self) -> None:
@@ -331,15 +339,17 @@ class Engine:
             if event.kind == _abi.QINFER_EVENT_NONE:
                 return
             self._tell_reservation(event.user, _end_of(event))
-            if event.user not in self._jobs:
-                continue
-            job = self._jobs[event.user]
-            if event.kind == _abi.QINFER_EVENT_TOKEN:
-                job._token(event.token)
-            elif event.kind == _abi.QINFER_EVENT_END:
-                job._finish(_end_of(event))
-                del self._jobs[event.user]
-                job.close()
+            known = self._jobs.get(event.user)
+            if known is not None:
+                self._tell(known, event)
+
+    def _tell(self, job: Job, event: Any) -> None:
+        if event.kind == _abi.QINFER_EVENT_TOKEN:
+            job._token(event.token)
+        elif event.kind == _abi.QINFER_EVENT_END:
+            job._finish(_end_of(event))
+            self._jobs.pop(event.user, None)  # another thread's submit() may have ended by an exception
+            job.close()
 
     def _tell_reservation(self, number: int, error: BaseException | None) -> None:
         """Another thread may close it meanwhile."""
@@ -436,8 +446,12 @@ class AsyncEngine(Engine):
             inbox.put(Piece(text, info.token, info.logprob if logprobs else None, finish))
 
         def end(error: BaseException | None) -> None:
-            if error is None:
-                results.append(generation.result)
+            try:
+                if error is None:
+                    results.append(generation.result)
+            except BaseException as failure:
+                inbox.end(failure)
+                raise
             inbox.end(error)
 
         job = Job(session, generation, token, end)
@@ -496,6 +510,7 @@ class Inbox:
                 yield items
             if over:
                 if self._error is not None:
+                    _exit.check()  # the engine was ended for that, perhaps
                     raise self._error
                 return
             if not self._items and not self._over:

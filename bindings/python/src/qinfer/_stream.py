@@ -78,6 +78,7 @@ class Stream(Iterator[T]):
         self._over = True
         self._apart.wait()
         if item is not None:
+            _exit.check()  # it was cancelled for that, perhaps
             raise item
         raise StopIteration
 

@@ -223,8 +223,9 @@ class Jobs:
             if over[0]:
                 return
             try:
-                over[0] = self._answer.step(lib.qinfer_openai_answer_add, choice, generation)
+                ends = self._answer.step(lib.qinfer_openai_answer_add, choice, generation)
                 self._give()
+                over[0] = ends  # with all its text, so that what comes between is an error
             except Exception as failure:  # noqa: BLE001 - raised again by the one who reads
                 self._fail(failure)
             if over[0]:
@@ -236,7 +237,7 @@ class Jobs:
                 self._fail(error)
             try:
                 self._note_left(choice, session, goes_on)
-            except Exception as failure:  # noqa: BLE001 - of this request: the engine's others go on
+            except (Exception, SystemExit) as failure:  # noqa: BLE001 - of this request: the engine's others go on
                 self._fail(failure)
             self._left -= 1
             if self._left == 0:

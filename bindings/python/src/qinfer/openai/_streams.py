@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from typing import Any, Generic, Self, TypeVar
 
+from .. import _exit
 from .._engine import Engine, Inbox
 from ._draw import Answer, Jobs, Request
 from ._errors import answered
@@ -44,6 +45,7 @@ class Stream(Iterator[T], Generic[T]):
             else:
                 self._over = True
                 if item is not None:
+                    _exit.check()  # the engine was ended for that, perhaps
                     with answered(self._timeout):
                         raise item
                 self._ready += self._rest()

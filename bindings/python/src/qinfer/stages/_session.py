@@ -17,7 +17,7 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .. import _abi
+from .. import _abi, _exit
 from .._cancel import Cancel
 from .._errors import ContextFullError, InvalidArgumentError, StateError, UnsupportedError
 from .._grammar import Grammar
@@ -162,6 +162,7 @@ class PipelineSession(Streaming):
                 self.close()
                 raise
             except BrokenConnectionError:
+                _exit.check()  # stages of this process end with it
                 if not self._pipeline.recovers or left == 0:
                     raise
         self._tokens.append(token)
