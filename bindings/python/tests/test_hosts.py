@@ -12,6 +12,7 @@ import time
 import pytest
 
 import qinfer
+from qinfer import _apart
 
 
 @pytest.fixture
@@ -283,6 +284,36 @@ while True:
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=20)
         assert done.returncode == -signal.SIGINT and "KeyboardInterrupt" in done.stderr, done.stderr
         assert "ignored" not in done.stderr, done.stderr
+
+
+def test_what_a_handler_raises_while_a_thread_begins_comes_out():
+    """Python's Thread.start() says then that a lock is not acquired."""
+
+    class Thread(threading.Thread):
+        def start(self):
+            try:
+                raise KeyboardInterrupt
+            finally:
+                threading.Lock().release()
+
+    class Other(threading.Thread):
+        def start(self):
+            try:
+                raise KeyError
+            except KeyError:
+                raise RuntimeError("of a handler")
+
+    with pytest.raises(KeyboardInterrupt):
+        _apart.start_thread(Thread())
+    with pytest.raises(RuntimeError, match="of a handler"):
+        _apart.start_thread(Other())
+    with pytest.raises(RuntimeError, match="once"):
+        try:
+            raise ValueError
+        except ValueError:
+            begun = threading.Thread(target=int)
+            _apart.start_thread(begun)
+            _apart.start_thread(begun)
 
 
 def test_logits_kept_from_a_hook_stay(model, prompted):

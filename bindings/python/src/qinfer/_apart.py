@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
-from sys import is_finalizing
 
 from . import _exit
 
 
-def begin(thread: threading.Thread) -> None:
-    """Starts it. The interpreter does not end before the thread has begun, where Python 3.11 crashes."""
+_UNLOCKED = "release unlocked lock", "cannot release un-acquired lock"
+_NO_THREAD = "can't start new thread", "can't create new thread"  # of Python, as the interpreter ends or there is no room
+
+
+def is_no_thread(failed: BaseException) -> bool:
+    """Whether Thread.start() has raised this itself."""
+    return isinstance(failed, RuntimeError) and str(failed).startswith(_NO_THREAD)
+
+
+def start_thread(thread: threading.Thread) -> None:
+    """The interpreter does not end before the thread has begun, where Python 3.11 crashes."""
     _exit.calls[thread] = threading.get_ident()
     try:
         _exit.check()
         thread.start()
+    except RuntimeError as failed:
+        # What a signal's handler raises inside of Thread.start() is hidden where it comes between two lines of Python 3.11's
+        # Condition.wait(): the `with` around that releases a lock which is not acquired.
+        if failed.__context__ is None or not str(failed).startswith(_UNLOCKED):
+            raise
+        raise failed.__context__ from None
     finally:
         _exit.calls.pop(thread, None)
 
@@ -33,7 +48,7 @@ class Apart:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        begin(self._thread)
+        start_thread(self._thread)
 
     def _run(self) -> None:
         work, self._work = self._work, None
@@ -48,7 +63,7 @@ class Apart:
     @property
     def over(self) -> bool:
         """Whether the work is done, or its thread is no more: in a child of fork(), and after the interpreter."""
-        return self._done or self._process != os.getpid() or is_finalizing()
+        return self._done or self._process != os.getpid() or sys.is_finalizing()
 
     @property
     def inside(self) -> bool:

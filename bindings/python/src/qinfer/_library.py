@@ -14,7 +14,7 @@ from sys import is_finalizing
 from typing import Any, TypeVar, cast
 
 from . import _abi, _exit
-from ._apart import Apart
+from ._apart import Apart, is_no_thread
 from ._errors import ERRORS, QinferError
 
 T = TypeVar("T")
@@ -189,7 +189,7 @@ def run_apart(work: Callable[[], T], request: Callable[[], object]) -> T:
         apart.wait()
     except BaseException as first:
         apart.end(request)
-        if not isinstance(first, RuntimeError) or ended:
+        if ended or not is_no_thread(first):
             raise
         return work()  # no thread can be made where the interpreter ends
     result, failure = ended[0]

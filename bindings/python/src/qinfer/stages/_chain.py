@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
-from .._apart import begin
+from .._apart import start_thread
 from .._cache import KvCache
 from .._errors import QinferError
 from .._session import Session
@@ -54,7 +54,7 @@ class Chain:
         try:
             self._take_route(self._upstream.receive())
             if self._downstream is not None:
-                begin(threading.Thread(target=self._pass_back, args=(self._downstream,), daemon=True))
+                start_thread(threading.Thread(target=self._pass_back, args=(self._downstream,), daemon=True))
             while True:
                 self._take(self._arrived())
         finally:

@@ -26,9 +26,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from .._apart import begin
+from .._apart import start_thread
 
-MAGIC = b"QINFERS1"
+MAGIC = b"QINFERS2"
 _HEADER = struct.Struct("<HHQIIIII")
 _NONCE = 32
 _MAC = 32
@@ -43,20 +43,21 @@ if sys.byteorder != "little":
 
 
 class Kind(IntEnum):
-    """What a frame is. BEAT goes both ways, what is up to TRUNCATE from the head to the last stage, the rest back."""
+    """What a frame is. BEAT goes both ways, what is up to GRAMMAR from the head to the last stage, the rest back."""
 
     BEAT = 0  # the sender is there
     ROUTE = 1  # JSON: the stages that are to come
     OPEN = 2  # JSON: a session with its name, room and sampler, or out of what was saved of it
-    STEP = 3  # tokens to evaluate, and their hidden states but in the first stage
+    STEP = 3  # tokens to evaluate, and their hidden states but in the first stage; JSON: log probabilities that are wanted
     CLOSE = 4  # the session is freed
     SAVE = 5  # each stage writes the session to a file; JSON: why a stage before could not
     TRUNCATE = 6  # the session has no tokens from this position on; JSON: how many are evaluated in the stages before
-    STAGES = 7  # JSON: what this stage and those after it are
-    DRAWN = 8  # a token, drawn after a step that asked for it
-    ERROR = 9  # JSON: why a session cannot go on
-    SAVED = 10  # by all stages, or JSON: why not
-    TRUNCATED = 11  # in all stages, which have evaluated the tokens before this position
+    GRAMMAR = 7  # JSON: the grammar that the last stage draws by from now on, or none; the tokens that were drawn by it
+    STAGES = 8  # JSON: what this stage and those after it are
+    DRAWN = 9  # a token, drawn after a step that asked for it; JSON: log probabilities
+    ERROR = 10  # JSON: why a session cannot go on, or with "status" why no token could be drawn
+    SAVED = 11  # by all stages, or JSON: why not
+    TRUNCATED = 12  # in all stages, which have evaluated the tokens before this position
 
 
 DRAW = 1  # flag of a STEP: the last stage draws a token after it
@@ -104,7 +105,11 @@ class Connection:
         own.settimeout(None)
         silence = struct.pack("@ll", int(SILENCE_S), int(SILENCE_S % 1 * 1e6))
         own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, silence)
-        begin(threading.Thread(target=self._beat, daemon=True))
+        try:
+            start_thread(threading.Thread(target=self._beat, daemon=True))
+        except BaseException:
+            self.close()
+            raise
 
     def _beat(self) -> None:
         """Until it is closed. A frame on its way tells as much, and must not be waited for."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import _abi, _exit
-from .._apart import begin
+from .._apart import start_thread
 from .._cancel import Cancel
 from .._errors import CancelledError
 from ._frames import AWAITED_SHIFT, DRAW, KEEP, MOST_AWAITED, BrokenConnectionError, Connection, Frame, Kind
@@ -53,11 +53,11 @@ class Link:
         self.broken: str | None = None
         try:
             self.stages = self._connect(stages, seconds)
+            self._thread = threading.Thread(target=self._receive, daemon=True)
+            start_thread(self._thread)
         except BaseException:
             self._connection.close()
             raise
-        self._thread = threading.Thread(target=self._receive, daemon=True)
-        begin(self._thread)
 
     def _connect(self, stages: Addresses, seconds: float) -> list[dict[str, Any]]:
         route = {"next": [list(one) for one in stages[1:]], "seconds": seconds, "n_stages": len(stages)}
@@ -103,22 +103,27 @@ class Link:
             raise
 
     def answer(self, number: int, kind: Kind, cancel: Cancel | None = None) -> Frame:
-        """The next frame for a session, which must be of this kind. StageError where a stage has failed."""
+        """The next frame for a session, which must be of this kind, or says why no token was drawn. StageError where a stage
+        has failed."""
         inbox = self._inboxes.get(number)
         if inbox is None:
             raise BrokenConnectionError("the session has left the connection")
         frame = _taken(inbox, cancel)
-        if frame.kind == kind:
+        if frame.kind == kind or (kind == Kind.DRAWN and frame.kind == Kind.ERROR and "status" in frame.json):
             return frame
         if frame.kind != Kind.ERROR:
-            failed = BrokenConnectionError(f"a stage answers {frame.kind.name} where {kind.name} is to come")
-            self._connection.close()
-            self._break(failed)
-            raise failed
+            raise self.wrong(f"a stage answers {frame.kind.name} where {kind.name} is to come")
         if frame.flags:
             inbox.put(frame)  # for whoever asks next
             raise BrokenConnectionError(str(frame.json.get("message")))
         raise StageError(str(frame.json.get("message")))
+
+    def wrong(self, what: str) -> BrokenConnectionError:
+        """A stage says what cannot be: the end of the connection."""
+        failed = BrokenConnectionError(what)
+        self._connection.close()
+        self._break(failed)
+        return failed
 
     def _receive(self) -> None:
         try:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from .._apart import begin
+from .._apart import start_thread
 from .._cache import KvCache
 from ._chain import Chain
 from ._frames import Connection
@@ -60,7 +60,12 @@ class StageServer:
                 self._log("a connection is refused: too many have not proved that they have the key")
                 accepted.close()
                 continue
-            begin(threading.Thread(target=self._answer, args=(accepted,), daemon=True))
+            try:
+                start_thread(threading.Thread(target=self._answer, args=(accepted,), daemon=True))
+            except BaseException:
+                accepted.close()
+                self._proofs.release()
+                raise
 
     def _answer(self, accepted: socket.socket) -> None:
         try:
