@@ -105,6 +105,16 @@ qinfer_status qinfer_reply_in_reasoning(const qinfer_reply* reply, int32_t* out,
   });
 }
 
+qinfer_status qinfer_reply_reasoning_end(const qinfer_reply* reply, qinfer_token* tokens, size_t capacity,
+                                         size_t* out_n, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out_n);
+    *out_n = 0;
+    QINFER_TRY(check_usable(reply));
+    return capi::copy_array<qinfer_token>(reply->impl->reasoning_end(), tokens, capacity, out_n);
+  });
+}
+
 void qinfer_reply_free(qinfer_reply* reply) { capi::release(reply); }
 
 }  // extern "C"

@@ -719,6 +719,10 @@ QINFER_STATUS qinfer_reply_message(const qinfer_reply *reply, char *json, size_t
 /** *out: 1 while the reply is in its reasoning, whose end has not come; otherwise 0. For hosts that draw tokens with
  *  qinfer_session_sample and have a grammar: it is for what comes after the reasoning. */
 QINFER_STATUS qinfer_reply_in_reasoning(const qinfer_reply *reply, int32_t *out, qinfer_error *err);
+/** The tokens that end its reasoning, whether it is in one or not: *out_n of them, none for a family without reasoning.
+ *  For such hosts, too, where they bound it: they append these tokens instead of drawing some. */
+QINFER_STATUS qinfer_reply_reasoning_end(const qinfer_reply *reply, qinfer_token *tokens, size_t capacity,
+                                         size_t *out_n, qinfer_error *err);
 QINFER_API void qinfer_reply_free(qinfer_reply *reply);
 
 QINFER_STATUS qinfer_detok_create(const qinfer_model *model, qinfer_detok **out, qinfer_error *err);

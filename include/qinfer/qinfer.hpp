@@ -576,6 +576,11 @@ class Reply : public detail::Handle<qinfer_reply, qinfer_reply_free> {
     detail::check(qinfer_reply_in_reasoning(native(), &in_reasoning, error.arg()), error);
     return in_reasoning != 0;
   }
+  /// The tokens that end its reasoning.
+  std::vector<Token> reasoning_end() const {
+    return detail::collected<std::vector<Token>>(
+        16, [&](auto... out) { return qinfer_reply_reasoning_end(native(), out...); });
+  }
   /// What was pushed, as a message for the conversation: JSON.
   std::string message() const {
     return detail::collected<std::string>(1 << 12, [&](auto... out) { return qinfer_reply_message(native(), out...); });

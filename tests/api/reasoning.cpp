@@ -261,6 +261,24 @@ TEST_CASE("generation with a reply that does not fit is refused", "[api][reasoni
   CHECK(out == 0);
   REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "out is NULL",
                 qinfer_reply_in_reasoning(turn.reply->native(), nullptr, &err));
+  std::size_t n = 7;
+  REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "reply is NULL", qinfer_reply_reasoning_end(nullptr, nullptr, 0, &n, &err));
+  CHECK(n == 0);
+  REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "out_n is NULL",
+                qinfer_reply_reasoning_end(turn.reply->native(), nullptr, 0, nullptr, &err));
+}
+
+TEST_CASE("a host that draws itself ends the reasoning with the tokens that end it", "[api][reasoning]") {
+  Turn turn;
+  const std::vector<qi::Token> tokens = turn.reply->reasoning_end();
+  CHECK(tokens == std::vector<qi::Token>{kThinkEnd});
+  REQUIRE(turn.reply->in_reasoning());
+  for (const std::int32_t token : tokens) turn.reply->push(token);
+  CHECK(!turn.reply->in_reasoning());
+  CHECK(turn.reply->reasoning_end() == tokens);
+  std::size_t n = 0;
+  REQUIRE_FAILS(QINFER_E_BUFFER_TOO_SMALL, "", qinfer_reply_reasoning_end(turn.reply->native(), nullptr, 0, &n, &err));
+  CHECK(n == tokens.size());
 }
 
 TEST_CASE("stop texts are for the content", "[api][reasoning]") {

@@ -29,6 +29,28 @@ def chat_model(cases):
     return qinfer.Model(ROOT / cases["chat_model"], qinfer.Runtime(threads=1))
 
 
+def with_thoughts(name, directory):
+    """One of the examples' models with a template that asks for reasoning."""
+    for file in (ROOT / "examples" / "models" / name).iterdir():
+        (directory / file.name).symlink_to(file)
+    (directory / "chat_template.jinja").unlink(missing_ok=True)
+    (directory / "chat_template.jinja").write_text(
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}"
+    )
+    return directory
+
+
+@pytest.fixture(scope="session")
+def thinker_path(tmp_path_factory):
+    return with_thoughts("tiny-chat", tmp_path_factory.mktemp("thinker"))
+
+
+@pytest.fixture(scope="session")
+def thinker(thinker_path):
+    return qinfer.Model(thinker_path)
+
+
 def pytest_addoption(parser):
     parser.addoption("--all-called", action="store_true", help="fail if no test calls a public function of the package")
 

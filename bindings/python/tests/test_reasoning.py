@@ -4,7 +4,6 @@ import json
 import threading
 
 import pytest
-from conftest import ROOT
 
 import qinfer
 
@@ -14,20 +13,6 @@ SCHEMA = {
     "required": ["sure"],
     "additionalProperties": False,
 }
-
-
-@pytest.fixture(scope="module")
-def thinker(tmp_path_factory):
-    """A model whose template asks for reasoning."""
-    directory = tmp_path_factory.mktemp("thinker")
-    for file in (ROOT / "examples" / "models" / "tiny-chat").iterdir():
-        (directory / file.name).symlink_to(file)
-    (directory / "chat_template.jinja").unlink(missing_ok=True)
-    (directory / "chat_template.jinja").write_text(
-        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-        "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}"
-    )
-    return qinfer.Model(directory)
 
 
 def test_a_grammar_begins_after_the_reasoning(thinker):
@@ -93,6 +78,15 @@ def test_a_reply_is_for_the_thread_that_generates_it(thinker):
     assert not reply.in_reasoning and result.new_tokens == 8
     reply.finish()
     assert reply.message["reasoning_content"]
+
+
+def test_who_draws_ends_the_reasoning_with_its_tokens(thinker):
+    reply = qinfer.Reply(thinker, qinfer.ChatPrompt([{"role": "user", "content": "Hi"}], generation_prompt=True))
+    tokens = reply.reasoning_end
+    assert thinker.detokenize(tokens) == "</think>" and reply.in_reasoning
+    for token in tokens:
+        reply.push(token)
+    assert not reply.in_reasoning and reply.reasoning_end == tokens
 
 
 def test_what_does_not_fit_is_refused(thinker):

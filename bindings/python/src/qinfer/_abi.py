@@ -823,6 +823,7 @@ FUNCTIONS = {
     "qinfer_reply_next": (c_int32, ["qinfer_reply", POINTER(qinfer_reply_part), c_void_p]),
     "qinfer_reply_message": (c_int32, ["qinfer_reply", c_void_p, c_size_t, POINTER(c_size_t), c_void_p]),
     "qinfer_reply_in_reasoning": (c_int32, ["qinfer_reply", POINTER(c_int32), c_void_p]),
+    "qinfer_reply_reasoning_end": (c_int32, ["qinfer_reply", POINTER(c_int32), c_size_t, POINTER(c_size_t), c_void_p]),
     "qinfer_reply_free": (None, ["qinfer_reply"]),
     "qinfer_detok_create": (c_int32, ["qinfer_model", POINTER(c_void_p), c_void_p]),
     "qinfer_detok_push": (c_int32, ["qinfer_detok", c_int32, c_void_p, c_size_t, POINTER(c_size_t), c_void_p]),

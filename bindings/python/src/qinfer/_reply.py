@@ -12,7 +12,7 @@ from typing import Any
 
 from . import _abi
 from ._errors import StateError
-from ._library import Handle, Held, call, expect, lib, read_text, sized, text_at
+from ._library import Handle, Held, call, expect, lib, read_text, read_tokens, sized, text_at
 from ._model import ChatPrompt, Model
 
 _KINDS = {1: "content", 2: "reasoning", 3: "call"}
@@ -39,6 +39,10 @@ class Reply(Handle):
     def __init__(self, model: Model, prompt: ChatPrompt, *, reasoning: bool = True) -> None:
         expect(ChatPrompt, prompt)
         self._thread: int | None = None  # that generates it
+        # Of a pipeline's generations of it, one after another:
+        self._forced: list[int] = []  # those of reasoning_end that are still to come
+        self._tail: list[int] = []  # the last tokens, in which a character may have begun
+        self._model, self._finished = model, False
         options = sized(_abi.qinfer_reply_options, flags=0 if reasoning else _abi.QINFER_REPLY_NO_REASONING)
         options.chat = ctypes.pointer(prompt.options)
         data = prompt.json
@@ -54,6 +58,7 @@ class Reply(Handle):
 
     def finish(self) -> list[Part]:
         self._check()
+        self._finished = True
         call(lib.qinfer_reply_finish, self)
         return self.take()
 
@@ -61,9 +66,21 @@ class Reply(Handle):
     def in_reasoning(self) -> bool:
         """Whether its reasoning has begun and not ended."""
         self._check()
+        return self._reasons()
+
+    def _reasons(self) -> bool:
         out = ctypes.c_int32()
         call(lib.qinfer_reply_in_reasoning, self, ctypes.byref(out))
         return out.value != 0
+
+    @property
+    def reasoning_end(self) -> list[int]:
+        """The tokens that end its reasoning, for who draws with Session.sample() and bounds it."""
+        self._check()
+        return self._reasoning_end()
+
+    def _reasoning_end(self) -> list[int]:
+        return read_tokens(lib.qinfer_reply_reasoning_end, self, room=16)
 
     @property
     def message(self) -> dict[str, Any]:

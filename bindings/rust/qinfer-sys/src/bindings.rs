@@ -2572,6 +2572,14 @@ unsafe extern "C" {
         out: *mut i32,
         err: *mut qinfer_error,
     ) -> qinfer_status;
+    #[doc = " The tokens that end its reasoning, whether it is in one or not: *out_n of them, none for a family without reasoning.\n  For such hosts, too, where they bound it: they append these tokens instead of drawing some."]
+    pub fn qinfer_reply_reasoning_end(
+        reply: *const qinfer_reply,
+        tokens: *mut qinfer_token,
+        capacity: usize,
+        out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
     pub fn qinfer_reply_free(reply: *mut qinfer_reply);
     pub fn qinfer_detok_create(
         model: *const qinfer_model,
