@@ -57,8 +57,6 @@ def test_conversations(chat_path):
                 with qinfer.Chat(pipeline, system=system, sampler=sampler) as chat:
                     assert asyncio.run(asked(chat)) == expected
         with qinfer.Chat(pipeline) as chat:
-            with pytest.raises(qinfer.UnsupportedError, match="max_reasoning_tokens"):
-                chat.send("Hello", max_reasoning_tokens=5)
             with pytest.raises(qinfer.ContextFullError, match="shorten"):
                 chat.send("Hello " * 2000)
             assert chat.messages == []

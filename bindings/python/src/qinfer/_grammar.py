@@ -6,12 +6,12 @@ import ctypes
 import json
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from . import _abi
 from ._errors import QinferError
-from ._library import Handle, Held, address_of, call, expect, fields_of, grammar_lib, lib, sized, utf8
+from ._library import Handle, Held, address_of, call, expect, fields_of, grammar_lib, lib, sized, tokens_of, utf8
 from ._model import Model
 
 _vocabularies: weakref.WeakKeyDictionary[Model, _Vocabulary] = weakref.WeakKeyDictionary()
@@ -53,6 +53,7 @@ class Grammar(Handle):
 
     def __init__(self, model: Model, kind: int, text: str, *, any_space: bool = False) -> None:
         expect(Model, model)
+        self.source = kind, text, any_space
         options = sized(_abi.qinfer_grammar_options, flags=_abi.QINFER_GRAMMAR_ANY_SPACE if any_space else 0)
         data = utf8(text)
         vocabulary, compile_text = _Vocabulary.of(model), grammar_lib().qinfer_grammar_compile
@@ -78,8 +79,9 @@ class Grammar(Handle):
     def _library(self) -> ctypes.CDLL:
         return grammar_lib()
 
-    def _install(self, session: Handle) -> Matcher:
+    def _install(self, session: Handle, drawn: Iterable[int]) -> Matcher:
         hook, matcher = sized(_abi.qinfer_logits_hook), Matcher(self)
+        matcher.accept(drawn)
         call(grammar_lib().qinfer_grammar_matcher_hook, matcher, ctypes.byref(hook))
         try:
             call(lib.qinfer_session_set_logits_hook, session, ctypes.byref(hook))
@@ -99,6 +101,10 @@ class Matcher(Handle):
 
     def _library(self) -> ctypes.CDLL:
         return grammar_lib()
+
+    def accept(self, tokens: Iterable[int]) -> None:
+        listed = tokens_of(tokens)
+        call(grammar_lib().qinfer_grammar_matcher_accept, self, listed, len(listed))
 
     @property
     def failure(self) -> QinferError | None:

@@ -273,15 +273,16 @@ class Session(Streaming, Handle):
         values = (ctypes.c_float * len(bias))(*bias.values())
         call(lib.qinfer_session_set_bias, self, tokens_of(bias), values, len(bias))
 
-    def set_grammar(self, grammar: Grammar | None) -> None:
-        """What is drawn from now on fulfils the grammar."""
+    def set_grammar(self, grammar: Grammar | None, *, drawn: Iterable[int] = ()) -> None:
+        """What is drawn from now on fulfils the grammar. drawn: tokens that were drawn by it before, of a session that was
+        loaded, say: a snapshot holds no grammar."""
         if grammar is None:
             call(lib.qinfer_session_set_logits_hook, self, None)
             self._hook = None
         elif not hasattr(grammar, "_install"):
             raise TypeError(f"a Grammar is expected, not {grammar!r:.80}")
         else:
-            self._hook = grammar._install(self)
+            self._hook = grammar._install(self, drawn)
 
     def set_logits_hook(
         self,

@@ -6,17 +6,21 @@ import re
 import threading
 from array import array
 from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
 from .._apart import start_thread
 from .._cache import KvCache
 from .._errors import QinferError
+from .._grammar import Grammar
+from .._model import Model
 from .._session import Session
 from .._stage import evaluate_stage
 from ._frames import AWAITED_SHIFT, DRAW, KEEP, MORE, BrokenConnectionError, Connection, Frame, Kind
 from ._saved import Saved
 
 MOST_SESSIONS = 1024
+_GRAMMARS = 8  # that are kept compiled
 _MOST_TOKENS = 8  # of a step that is evaluated together with others
 
 
@@ -28,6 +32,15 @@ def describe(cache: KvCache) -> dict[str, Any]:
     common = "architecture", "n_embd", "n_vocab", "n_model_layers", "kernel_set", "context_tokens"
     names = *common, "n_layers", "first_layer", "cache_tokens", "block_tokens"
     return {name: info[name] for name in names}
+
+
+def most_top_of(n_vocab: int) -> int:
+    """Of how many most likely tokens log probabilities are told."""
+    return min(64, n_vocab)
+
+
+def _compile(model: Model, kind: int, text: str, any_space: bool) -> Grammar:
+    return Grammar(model, kind, text, any_space=any_space)
 
 
 def _may_join(frame: Frame) -> bool:
@@ -46,7 +59,9 @@ class Chain:
         self._sessions: dict[int, Session] = {}
         self._names: dict[int, str] = {}
         self._width, self._is_first = int(cache.model.info["n_embd"]), cache.model.info["first_layer"] == 0
+        self._most_top = most_top_of(int(cache.model.info["n_vocab"]))
         self._n_stages = 1
+        self._compiled = lru_cache(_GRAMMARS)(partial(_compile, cache.model))
         self._next: Frame | None = None  # has come, and does not belong to the group before it
 
     def run(self) -> None:
@@ -135,6 +150,8 @@ class Chain:
                 self._save(frame)
             elif frame.kind == Kind.TRUNCATE:
                 self._truncate(frame)
+            elif frame.kind == Kind.GRAMMAR:
+                self._set_grammar(frame)
             elif frame.kind == Kind.CLOSE:
                 self._close_session(frame)
             else:
@@ -217,6 +234,22 @@ class Chain:
         if self._downstream is None:
             self._upstream.send(Frame(Kind.TRUNCATED, frame.session, evaluated))
 
+    def _set_grammar(self, frame: Frame) -> None:
+        """Only the last stage draws."""
+        session = self._sessions.get(frame.session)
+        if session is None:
+            raise ValueError(f"there is no session {frame.session}")
+        if self._downstream is not None:
+            return
+        told = frame.json.get("grammar")
+        if told is None:
+            session.set_grammar(None)
+            return
+        kind, text, any_space = (told.get(name) for name in ("kind", "text", "any_space"))
+        if type(kind) is not int or not isinstance(text, str) or not isinstance(any_space, bool):
+            raise ValueError("a grammar has a kind, a text and any_space")
+        session.set_grammar(self._compiled(kind, text, any_space), drawn=frame.token_list())
+
     def _step(self, group: list[Frame]) -> None:
         steps = []
         for frame in group:
@@ -242,6 +275,9 @@ class Chain:
         tokens = frame.token_list()
         if len(frame.floats) != (0 if self._is_first else len(tokens) * self._width):
             raise ValueError(f"{len(frame.floats)} floats come with {len(tokens)} tokens of {self._width}")
+        n_top = frame.json.get("n_top", 0)
+        if type(n_top) is not int or not 0 <= n_top <= self._most_top:
+            raise ValueError(f"log probabilities of {n_top!r:.40} tokens are wanted, at most {self._most_top} are told")
         is_step = len(tokens) != 0 or frame.flags & DRAW  # a token may be drawn once more
         takes = self._takes_last if self._downstream is None else self._takes
         if not is_step or frame.position > len(session) - session.pending or not takes(session, frame, tokens):
@@ -289,8 +325,17 @@ class Chain:
         return [(*step, rows[at] if rows else None) for at, step in enumerate(steps)]
 
     def _draw(self, frame: Frame, session: Session) -> None:
+        """Where no token can be drawn, as no more of them fulfil the grammar, the session stays as it is."""
+        position = len(session)
         try:
-            position, token = len(session), session.sample()
-        except (QinferError, ValueError) as failed:
-            return self._fail(frame.session, failed)
-        self._upstream.send(Frame(Kind.DRAWN, frame.session, position, tokens=array("i", [token])))
+            token = session.sample()
+        except QinferError as failed:
+            told = {"message": failed.message, "status": failed.status, "detail": failed.detail}
+            return self._upstream.send(Frame(Kind.ERROR, frame.session, position, json=told))
+        drawn = Frame(Kind.DRAWN, frame.session, position, tokens=array("i", [token]))
+        if (n_top := frame.json.get("n_top")) is not None:
+            try:
+                drawn.json = {"logprob": session.logprobs([token])[0], "top": session.top_logprobs(n_top)}
+            except QinferError as failed:  # the session has a token that the head has not
+                return self._fail(frame.session, failed)
+        self._upstream.send(drawn)

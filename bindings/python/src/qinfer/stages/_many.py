@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
-from .. import _abi
 from .._batch import samplers_of
 from .._cancel import Cancel
-from .._errors import UnsupportedError
 from .._library import checked_names
 from .._options import ManyOptions, SamplerOptions
 from .._results import Generated
@@ -25,9 +23,6 @@ def generate(
     checked_names("generate", options, ManyOptions)
     if isinstance(prompts, str):
         raise TypeError("generate() takes a list of prompts, not one text")
-    if options.get("grammar") is not None:
-        what = "grammars are not there in a pipeline: its last stage draws all tokens"
-        raise UnsupportedError("QINFER_E_UNSUPPORTED", _abi.QINFER_E_UNSUPPORTED, what, 0)
     tokens = [pipeline.tokenize(prompt) if isinstance(prompt, str) else list(prompt) for prompt in prompts]
     if not tokens:
         return []
@@ -38,6 +33,7 @@ def generate(
         room = len(tokens[at]) + max_tokens if max_tokens else 0
         with pipeline.session(min(room, _context_of(pipeline)), **sampler) as session:
             session.append(tokens[at])
+            session.set_grammar(options.get("grammar"))
             return session.generate(max_tokens, stop=options.get("stop", ()), cancel=cancel)
 
     done = 0

@@ -33,7 +33,7 @@ class Pipeline:
     one at a time: with as many at once as there are stages all of these are busy.
 
     It behaves like a Model: it has a model's tokenizer, chat templates and information, generate() and session(), and Chat
-    takes it. What needs the logits in this process is not there: log probabilities, grammars, embeddings, an engine.
+    takes it. What is not there: embeddings, logits, an engine and what has one, Client.
 
     chunk: tokens of a prompt that go through the stages together. seconds: in which a stage must answer a connection.
     patience: seconds for which a lost stage is waited for; 0: sessions fail with BrokenConnectionError. save_every: after
@@ -156,7 +156,7 @@ class Pipeline:
         self, prompts: Sequence[str | Sequence[int]], max_tokens: int = 0, **options: Unpack[ManyOptions]
     ) -> list[Generated]:
         """What follows each prompt: Model.generate(), with as many sessions at a time as keep the stages busy and their caches
-        have room for. Without grammar; max_draft is passed over."""
+        have room for. max_draft is passed over."""
         return generate(self, prompts, max_tokens, options)
 
     def new_number(self) -> int:
