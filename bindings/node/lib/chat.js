@@ -4,10 +4,13 @@
 const { Grammar } = require('./grammar.js');
 const { handleOf } = require('./handles.js');
 const { Model, messagesOf } = require('./model.js');
+const { QinferError } = require('./native.js');
 const { Reply } = require('./reply.js');
 const { Session } = require('./session.js');
 const { nested, optionsOf, u32, wrong } = require('./values.js');
 const { kReply, kSampler, kTurn } = require('./options.js');
+
+const kContextFull = -11; // QINFER_E_CONTEXT_FULL
 
 const grammar = (value, what) => {
   handleOf(value, Grammar, what);
@@ -91,6 +94,13 @@ class Chat {
   #enforce(grammar, tokens) {
     if (this.#enforced !== null && this.session.grammar === this.#enforced) this.session.setGrammar(null);
     this.#enforced = null;
+    const { maxTokens } = this.session.info;
+    if (tokens.length >= maxTokens) {
+      const message =
+        `the conversation has ${tokens.length} tokens, and a context of ${maxTokens} has no room for a reply: ` +
+        'shorten or remove messages';
+      throw new QinferError(kContextFull, message, tokens.length);
+    }
     this.session.setTokens(tokens);
     if (grammar === undefined) return;
     this.session.setGrammar(grammar);

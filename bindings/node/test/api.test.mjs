@@ -131,6 +131,19 @@ test('turns of a chat evaluate only what is new', async () => {
   assert.deepEqual([short.result.finish, short.result.newTokens], ['length', 2]);
 });
 
+test('a conversation that fills the context has no room for a reply', async () => {
+  const chat = new Chat(chatModel);
+  const most = chatModel.info.contextTokens;
+  let content = 'Hello';
+  const room = () => chatModel.tokenizeChat([{ role: 'user', content }]).length;
+  while (room() < most) content += ' a';
+  assert.equal(room(), most);
+  const failure = await failsWith('QINFER_E_CONTEXT_FULL', () => chat.send(content));
+  assert.match(failure.message, /no room for a reply/);
+  assert.deepEqual(chat.messages, []);
+  assert.notEqual(await chat.send('Hello!'), '');
+});
+
 test('a turn that the model ends at once is an empty reply, and leaves no message', async () => {
   const before = [
     { role: 'user', content: 'Hello!' },

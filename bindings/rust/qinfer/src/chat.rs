@@ -230,6 +230,24 @@ impl Chat {
         Ok(())
     }
 
+    /// A conversation that fills the context would have an empty reply.
+    fn set_tokens(&mut self, tokens: &[i32]) -> Result<(), Error> {
+        let most = self.session.info()?.max_tokens as usize;
+        if tokens.len() >= most {
+            let message = format!(
+                "the conversation has {} tokens, and a context of {most} has no room for a reply: shorten or remove messages",
+                tokens.len()
+            );
+            return Err(Error::new(
+                Status::ContextFull,
+                message,
+                tokens.len() as i64,
+            ));
+        }
+        self.session.set_tokens(tokens)?;
+        Ok(())
+    }
+
     /// Makes the session's tokens those of the prompt.
     fn turn(&mut self) -> Result<Turn, Error> {
         self.check()?;
@@ -241,8 +259,7 @@ impl Chat {
             chat: self.options.clone(),
         };
         let reply = Reply::new(&model, &conversation, &options)?;
-        self.session
-            .set_tokens(&model.tokenize_chat(&conversation, &self.options)?)?;
+        self.set_tokens(&model.tokenize_chat(&conversation, &self.options)?)?;
         let generate = GenerateOptions {
             max_tokens: self.max_tokens,
             max_reasoning_tokens: self.max_reasoning_tokens,
@@ -313,6 +330,10 @@ impl Turn {
             Err(error) if error.status() != Status::Cancelled => return Err(error),
             ended => ended,
         };
+        #[cfg(feature = "grammar")]
+        if let Some(why) = session.failure().filter(|_| generated.is_err()) {
+            return Err(why);
+        }
         let is_reply = generated.is_ok() && !broken_off;
         let message = if received || is_reply {
             self.reply.finish()?;

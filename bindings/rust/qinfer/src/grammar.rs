@@ -435,7 +435,7 @@ impl Session {
 /// A session under a grammar, if there is one, until this is dropped.
 pub(crate) struct Fulfilling<'s> {
     session: &'s mut Session,
-    has_grammar: bool,
+    matcher: Option<Matcher>,
 }
 
 impl<'s> Fulfilling<'s> {
@@ -443,14 +443,13 @@ impl<'s> Fulfilling<'s> {
         session: &'s mut Session,
         grammar: Option<&Grammar>,
     ) -> Result<Fulfilling<'s>, Error> {
-        if let Some(grammar) = grammar {
-            session.set_grammar(grammar)?;
-        }
-        let has_grammar = grammar.is_some();
-        Ok(Fulfilling {
-            session,
-            has_grammar,
-        })
+        let matcher = grammar.map(|one| session.set_grammar(one)).transpose()?;
+        Ok(Fulfilling { session, matcher })
+    }
+
+    /// Why a call was cancelled, if the grammar has done that.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.matcher.as_ref()?.failure()
     }
 }
 
@@ -470,7 +469,7 @@ impl DerefMut for Fulfilling<'_> {
 
 impl Drop for Fulfilling<'_> {
     fn drop(&mut self) {
-        if self.has_grammar {
+        if self.matcher.is_some() {
             // Of a session without a handle there is nothing to end.
             let _ = self.session.clear_logits_hook();
         }

@@ -26,6 +26,27 @@ fn weather_chat() -> Chat {
 }
 
 #[test]
+fn a_conversation_that_fills_the_context_has_no_room_for_a_reply() {
+    let most = chat_model().info().context_tokens as usize;
+    let mut content = String::from("Hello");
+    let room = |content: &str| {
+        let prompt = conversation(content);
+        let tokens = chat_model().tokenize_chat(&prompt, &ChatOptions::default());
+        tokens.unwrap().len()
+    };
+    while room(&content) < most {
+        content += " a";
+    }
+    assert_eq!(room(&content), most);
+    let mut chat = Chat::new(chat_model()).unwrap();
+    let failed = chat.send(&content).unwrap_err();
+    assert_eq!(failed.status(), Status::ContextFull);
+    assert!(failed.message().contains("no room for a reply"), "{failed}");
+    assert!(chat.messages.is_empty());
+    assert!(!chat.send("Hello!").unwrap().is_empty());
+}
+
+#[test]
 fn a_message_is_json_whatever_it_says() {
     let said = "quotes \" \\ and\nlines\t\u{1}\u{0} é日😀";
     let made: Value = serde_json::from_str(&message("user", said)).unwrap();

@@ -357,6 +357,27 @@ fn a_matcher_says_why_it_goes_on_no_more() {
 }
 
 #[test]
+fn a_grammar_that_goes_on_no_more_leaves_no_reply_in_a_chat() {
+    let options = GrammarOptions {
+        mask_work: 20_000,
+        ..any()
+    };
+    let text = "start: \"q\" x::0x0\nx::_: \"a\" | x::incr(_) \"b\"\n";
+    let vocabulary = Vocabulary::new(chat_model()).unwrap();
+    let mut chat = Chat::new(chat_model()).unwrap();
+    chat.grammar = Some(Grammar::lark(&vocabulary, text, &options).unwrap());
+    let why = chat.send("Hello!").unwrap_err();
+    assert_eq!(why.status(), Status::Unsupported);
+    assert!(why.message().contains("mask_work"), "{why}");
+    let streamed: Vec<_> = chat.stream("Hello!").unwrap().collect();
+    let why = streamed.last().unwrap().as_ref().unwrap_err();
+    assert_eq!(why.status(), Status::Unsupported);
+    assert!(chat.messages.is_empty());
+    chat.grammar = None;
+    assert!(!chat.send("Hello!").unwrap().is_empty());
+}
+
+#[test]
 fn an_engine_draws_within_grammars() {
     let cache = cache(60);
     let engine = Engine::new(&cache, &Default::default()).unwrap();
