@@ -323,8 +323,8 @@ class PipelineSession(Streaming):
         """Opens the session in the stages, as far on as they have saved it, and sends the tokens since. Each attempt has a
         number of its own, so that no late answer to another one is taken for its own."""
         self._link, self._awaited, self._cut, self._tried = None, False, None, 0
-        self._grammars.stage_is_new()
         for resume in [*reversed(self._saved), 0]:
+            self._grammars.stage_is_new()
             self._number = self._pipeline.new_number()
             link.join(self._number)
             link.send(Frame(Kind.OPEN, self._number, json={**self._about, "resume": resume}))
