@@ -49,6 +49,6 @@ tried(lambda: qinfer.OpenAI().chat.completions.create(model="gpt-5", messages=[]
 # TypeError generate() takes a list of prompts, not one text
 # TypeError stream() got an unexpected keyword argument 'temperature'
 # ValueError max_tokens is -1, which is out of range: 0 to 4294967295 is expected
-# ContextFullError QINFER_E_CONTEXT_FULL: the conversation has 4009 tokens with this message, of which 1024 fit: shorten messages
+# ContextFullError QINFER_E_CONTEXT_FULL: the conversation has 4009 tokens with this message, and a context of 1024 has no room for a reply: shorten or remove messages
 # UnsupportedError QINFER_E_UNSUPPORTED: base_url is not supported: the model runs in this process, and nothing is sent; give model=PATH
 # NotFoundError QINFER_E_NOT_FOUND: model is 'gpt-5', which is no file or directory, and none of the names that are known (none): give OpenAI(model=PATH), OpenAI(models={NAME: PATH}), or QINFER_MODEL in the environment
