@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # ./dev and packages that are missing: where nobody can answer it says what to install and ends with 1, on a terminal it
-# asks, with --yes or CI=true it installs. The tools that it calls are stand-ins, which note how they were called, on a
+# asks, with --yes or CI=true it installs. And what it says of tests that fail. The tools that it calls are stand-ins, which note how they were called, on a
 # machine that lacks Catch2 alone.
 # usage: check_dev.sh SOURCE_DIR
 set -u
@@ -45,6 +45,29 @@ grep -q 'Install them?' "$work/out" || say "on a terminal: it does not ask: $(ca
 [ -s "$work/calls" ] && say "after a no: it called $(cat "$work/calls")"
 run script -qec "$work/dev sanitize" /dev/null <<<"y"
 installs || say "after a yes: nothing was installed: $(cat "$work/out")"
+
+# What a test that failed has printed last is said again at the end, not what an earlier run has left.
+mkdir -p "$work/build/asan/Testing/Temporary" "$work/tests"
+cp "$source/tests/test_data.txt" "$work/tests/"
+echo '3:of an earlier run' >"$work/build/asan/Testing/Temporary/LastTestsFailed.log"
+cat >"$work/tools/ctest" <<'END'
+#!/bin/sh
+cd build/asan/Testing/Temporary
+for name in "of an earlier run" "OpenAI: an answer" python; do
+  printf '1/3 Test: %s\nOutput:\n-----\n' "$name"
+  seq -f "$name says %g" 40
+  echo '<end of output>'
+done >LastTest.log
+printf '4:OpenAI: an answer\n5:python\n' >>LastTestsFailed.log
+exit 8
+END
+chmod +x "$work/tools/ctest"
+run "$work/dev" sanitize --yes </dev/null && say "a test fails: no failure"
+printf 'FAILED: OpenAI: an answer\n' >"$work/expected"
+seq -f '  OpenAI: an answer says %g' 26 40 >>"$work/expected"
+printf 'FAILED: python\n' >>"$work/expected"
+seq -f '  python says %g' 26 40 >>"$work/expected"
+cmp -s "$work/expected" "$work/build/asan/failed.txt" || say "a test fails: not said what it printed: $(cat "$work/out")"
 
 [ $failed -eq 0 ] && echo "./dev asks, says what is missing, or installs: ok"
 exit $failed
