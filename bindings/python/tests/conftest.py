@@ -20,6 +20,16 @@ def root():
 
 
 @pytest.fixture(scope="session")
+def path(cases):
+    return ROOT / cases["model"]
+
+
+@pytest.fixture(scope="session")
+def chat_path(cases):
+    return ROOT / cases["chat_model"]
+
+
+@pytest.fixture(scope="session")
 def model(cases):
     return qinfer.Model(ROOT / cases["model"], qinfer.Runtime(threads=1))
 

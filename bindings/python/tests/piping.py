@@ -10,15 +10,20 @@ KEY = b"sixteen bytes or more"
 SAMPLER = {"temperature": 0.9, "seed": 4, "repeat_penalty": 1.2}
 
 
+def serve(path, layers, snapshots=None, blocks=64):
+    """A server of a range of layers, in this process."""
+    model = qinfer.Model(path, qinfer.Runtime(threads=1), layers=layers)
+    server = StageServer(qinfer.KvCache(model, budget_blocks=blocks), KEY, snapshots=snapshots)
+    threading.Thread(target=server.serve, daemon=True).start()
+    return server
+
+
 @contextlib.contextmanager
 def piped(path, *cut, folders=None, blocks=64, **how):
     """A pipeline of so many layers in each stage, in this process."""
     servers, first = [], 0
     for at, n in enumerate(cut):
-        model = qinfer.Model(path, qinfer.Runtime(threads=1), layers=range(first, first + n))
-        cache = qinfer.KvCache(model, budget_blocks=blocks)
-        servers.append(StageServer(cache, KEY, snapshots=folders[at] if folders else None))
-        threading.Thread(target=servers[-1].serve, daemon=True).start()
+        servers.append(serve(path, range(first, first + n), folders[at] if folders else None, blocks))
         first += n
     try:
         with Pipeline(qinfer.Model(path, weights=False), [server.address for server in servers], KEY, **how) as pipeline:

@@ -8,11 +8,6 @@ import pytest
 import qinfer
 
 
-@pytest.fixture(scope="module")
-def path(root, cases):
-    return root / cases["model"]
-
-
 def test_plans_are_what_caches_and_budgets_take(path):
     model = qinfer.Model(path, max_batch_tokens=64)
     planned = qinfer.plan(path, max_batch_tokens=64)

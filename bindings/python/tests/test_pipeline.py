@@ -14,16 +14,6 @@ from qinfer.stages._chain import Chain
 from qinfer.stages._text import Stops
 
 
-@pytest.fixture(scope="module")
-def path(root, cases):
-    return root / cases["model"]
-
-
-@pytest.fixture(scope="module")
-def chat_path(root):
-    return root / "examples" / "models" / "tiny-chat"
-
-
 # ---- Like a model
 def test_it_has_what_a_model_has_of_text(chat_path):
     model = qinfer.Model(chat_path, qinfer.Runtime(threads=1))

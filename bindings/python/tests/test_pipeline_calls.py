@@ -21,11 +21,6 @@ class Interrupt(BaseException):  # as KeyboardInterrupt is one
     pass
 
 
-@pytest.fixture(scope="module")
-def path(root, cases):
-    return root / cases["model"]
-
-
 @pytest.fixture
 def interrupted():
     """Work that a signal's handler interrupts after so many seconds; whether it did."""

@@ -6,10 +6,10 @@ import random
 import threading
 
 import pytest
-from piping import KEY, SAMPLER, halves, layers_of, piped
+from piping import KEY, SAMPLER, halves, layers_of, piped, serve
 
 import qinfer
-from qinfer.stages import Pipeline, StageServer
+from qinfer.stages import Pipeline
 from qinfer.stages._frames import DRAW, Connection, Frame, Kind
 from qinfer.stages._grammars import Grammars
 
@@ -27,16 +27,6 @@ def needs_grammars(model):
         qinfer.Grammar.regex(model, "a")
     except OSError:
         pytest.skip("libqinfer_grammar was not built")
-
-
-@pytest.fixture(scope="module")
-def path(root, cases):
-    return root / cases["model"]
-
-
-@pytest.fixture(scope="module")
-def chat_path(root):
-    return root / "examples" / "models" / "tiny-chat"
 
 
 # ---- Log probabilities
@@ -182,9 +172,7 @@ def test_grammars_come_and_go(model, path, tmp_path, seed, save_every):
     whole, servers = model.session(**SAMPLER), [None, None]
 
     def start(at):
-        part = qinfer.Model(path, qinfer.Runtime(threads=1), layers=(range(3), range(3, 6))[at])
-        servers[at] = StageServer(qinfer.KvCache(part, budget_blocks=64), KEY, snapshots=tmp_path)
-        threading.Thread(target=servers[at].serve, daemon=True).start()
+        servers[at] = serve(path, (range(3), range(3, 6))[at], tmp_path)
 
     start(0), start(1)
     head = qinfer.Model(path, weights=False)

@@ -12,16 +12,11 @@ import threading
 import time
 
 import pytest
-from piping import KEY, SAMPLER, piped
+from piping import KEY, SAMPLER, piped, serve
 
 import qinfer
 from qinfer.stages import BrokenConnectionError, Pipeline, StageServer, _frames
 from qinfer.stages._chain import Chain
-
-
-@pytest.fixture(scope="module")
-def path(root, cases):
-    return root / cases["model"]
 
 
 # ---- Losses
@@ -43,9 +38,7 @@ def test_a_session_goes_on_from_what_was_saved(model, path, tmp_path, monkeypatc
     servers = [None, None]
 
     def start(at):
-        part = qinfer.Model(path, qinfer.Runtime(threads=1), layers=(range(3), range(3, 6))[at])
-        servers[at] = StageServer(qinfer.KvCache(part, budget_blocks=64), KEY, snapshots=tmp_path)
-        threading.Thread(target=servers[at].serve, daemon=True).start()
+        servers[at] = serve(path, (range(3), range(3, 6))[at], tmp_path)
 
     start(0), start(1)
     head = qinfer.Model(path, weights=False)

@@ -23,11 +23,6 @@ KEY = b"sixteen bytes or more"
 
 
 @pytest.fixture(scope="module")
-def path(root, cases):
-    return root / cases["model"]
-
-
-@pytest.fixture(scope="module")
 def head(path):
     return qinfer.Model(path, weights=False)
 
