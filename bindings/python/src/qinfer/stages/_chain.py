@@ -13,7 +13,6 @@ from .._apart import start_thread
 from .._cache import KvCache
 from .._errors import QinferError
 from .._grammar import Grammar
-from .._model import Model
 from .._session import Session
 from .._stage import evaluate_stage
 from ._frames import AWAITED_SHIFT, DRAW, KEEP, MORE, BrokenConnectionError, Connection, Frame, Kind
@@ -39,10 +38,6 @@ def most_top_of(n_vocab: int) -> int:
     return min(64, n_vocab)
 
 
-def _compile(model: Model, kind: int, text: str, any_space: bool) -> Grammar:
-    return Grammar(model, kind, text, any_space=any_space)
-
-
 def _may_join(frame: Frame) -> bool:
     return frame.kind == Kind.STEP and 0 < len(frame.tokens) <= _MOST_TOKENS
 
@@ -61,7 +56,7 @@ class Chain:
         self._width, self._is_first = int(cache.model.info["n_embd"]), cache.model.info["first_layer"] == 0
         self._most_top = most_top_of(int(cache.model.info["n_vocab"]))
         self._n_stages = 1
-        self._compiled = lru_cache(_GRAMMARS)(partial(_compile, cache.model))
+        self._compiled = lru_cache(_GRAMMARS)(partial(Grammar, cache.model))
         self._next: Frame | None = None  # has come, and does not belong to the group before it
 
     def run(self) -> None:
@@ -248,7 +243,7 @@ class Chain:
         kind, text, any_space = (told.get(name) for name in ("kind", "text", "any_space"))
         if type(kind) is not int or not isinstance(text, str) or not isinstance(any_space, bool):
             raise ValueError("a grammar has a kind, a text and any_space")
-        session.set_grammar(self._compiled(kind, text, any_space), drawn=frame.token_list())
+        session.set_grammar(self._compiled(kind, text, any_space=any_space), drawn=frame.token_list())
 
     def _step(self, group: list[Frame]) -> None:
         steps = []
