@@ -9,57 +9,54 @@
 #pragma once
 
 #include "avx512/gemm_bf16.h"
-#include "avx512/quant_fields.h"
+#include "avx512/quant_pairs.h"
 
 namespace qinfer::kernels::avx512 {
 namespace {
 
-/// What every integer of up to six bits stands for, as bf16.
-template <TileIntegers integers, Meaning meaning>
-constexpr std::array<std::uint16_t, 64> bf16_table() {
-  std::array<std::uint16_t, 64> out{};
-  const std::array<float, 32> table = table_of(meaning);
-  for (std::size_t i = 0; i < 64; ++i) {
-    const float value = integers == TileIntegers::six_bits  ? static_cast<float>(i) - offset_of(meaning)
-                        : integers == TileIntegers::nibbles ? table[i % 16]
-                                                            : table[i % 32];
-    out[i] = f32_to_bf16(value);
+/// Integers as bf16.
+struct Bf16Integers {
+  /// What every integer of up to six bits stands for.
+  template <TileIntegers integers, Meaning meaning>
+  static constexpr std::array<std::uint16_t, 64> table() {
+    std::array<std::uint16_t, 64> out{};
+    const std::array<float, 32> values = table_of(meaning);
+    for (std::size_t i = 0; i < 64; ++i) {
+      const float value = integers == TileIntegers::six_bits  ? static_cast<float>(i) - offset_of(meaning)
+                          : integers == TileIntegers::nibbles ? values[i % 16]
+                                                              : values[i % 32];
+      out[i] = f32_to_bf16(value);
+    }
+    return out;
   }
-  return out;
-}
 
-/// The integers at bits 0 and 16 of every dword as pairs of bf16.
-template <TileIntegers integers, Meaning meaning>
-inline __m512i integer_pairs(__m512i field) {
-  alignas(64) static constexpr std::array<std::uint16_t, 64> kTable = bf16_table<integers, meaning>();
-  const __m512i first = _mm512_load_si512(kTable.data());
-  if constexpr (integers != TileIntegers::six_bits) return _mm512_permutexvar_epi16(field, first);
-  return _mm512_permutex2var_epi16(first, field, _mm512_load_si512(kTable.data() + 32));
-}
+  template <TileIntegers integers, Meaning meaning>
+  static inline __m512i of_field(__m512i field) {
+    alignas(64) static constexpr std::array<std::uint16_t, 64> kTable = table<integers, meaning>();
+    const __m512i first = _mm512_load_si512(kTable.data());
+    if constexpr (integers != TileIntegers::six_bits) return _mm512_permutexvar_epi16(field, first);
+    return _mm512_permutex2var_epi16(first, field, _mm512_load_si512(kTable.data() + 32));
+  }
 
-/// Signed bytes of a column and of the next one, 16 rows each, as pairs.
-inline __m512i byte_pairs(const std::byte* at) {
-  const __m512i first = _mm512_castps_si512(_mm512_cvtepi32_ps(load_i8(at)));
-  const __m512i second = _mm512_castps_si512(_mm512_cvtepi32_ps(load_i8(at + kTileRows)));
-  return _mm512_or_si512(_mm512_srli_epi32(first, 16), second);
-}
+  /// Signed bytes of a column and of the next one, 16 rows each.
+  static inline __m512i of_bytes(const std::byte* at) {
+    const __m512i first = _mm512_castps_si512(_mm512_cvtepi32_ps(load_i8(at)));
+    const __m512i second = _mm512_castps_si512(_mm512_cvtepi32_ps(load_i8(at + kTileRows)));
+    return _mm512_or_si512(_mm512_srli_epi32(first, 16), second);
+  }
+};
 
 template <Encoding encoding>
-struct QuantBf16Sums {
-  static constexpr QuantLayout kLayout = quant_layout(encoding);
-  static constexpr TileIntegers kIntegers = kLayout.integers;
-  static constexpr TileScales kScales = kLayout.scales;
-  static constexpr Meaning kMeaning = meaning_of(encoding);
-  static constexpr int kRuns = runs_of(kScales);
-  static constexpr int kPairs = static_cast<int>(kQuantSub) / 2 / kRuns;  ///< of a run
-  static constexpr bool kPlane = kIntegers == TileIntegers::five_bits || kIntegers == TileIntegers::six_bits;
+struct QuantBf16Sums : PairLayout<encoding> {
+  using Layout = PairLayout<encoding>;
+  using Layout::kLayout, Layout::kScales, Layout::kRuns, Layout::kPairs;
 
   /// Up to this many tokens both halves of a tile are taken together, with more one after the other: two sums of each
   /// fit into registers. One tile at a time: from memory two at once were read half as fast on Zen 4.
   static constexpr int kTogether = 6;
   static constexpr int tiles_for(int) { return 1; }
 
-  /// 16 rows of a tile, a strip, on their way along k.
+  /// 16 rows of a tile, on their way along k.
   struct Strip {
     const std::byte* tile;
     int half;
@@ -74,67 +71,23 @@ struct QuantBf16Sums {
         sums[s][m] = add_pairs(sums[s][m], pairs[s], _mm512_set1_epi32(static_cast<int>(x[m])));
   }
 
-  /// Fetches as many lines as eight columns take, from `ahead` on: the L1 can wait for few lines at a time.
-  static inline void fetch(const std::byte*& ahead) {
-    if (ahead == nullptr) return;
-    constexpr std::int64_t kBytes = (kLayout.sub / 4 + 63) / 64 * 64;
-#pragma GCC unroll 5
-    for (std::int64_t line = 0; line < kBytes; line += 64) prefetch_line(ahead + line);
-    ahead += kLayout.sub / 4;
-  }
-
-  /// Adds the products of a run. `at`: where its integers begin.
-  template <int tokens, int strips>
-  static inline void add_run(const std::byte* const (&at)[strips], const std::uint32_t* x, const std::byte*& ahead,
-                             __m512 (&sums)[strips][tokens]) {
-    __m512i pairs[strips];
-    if constexpr (kIntegers == TileIntegers::bytes) {
-#pragma GCC unroll 4
-      for (int j = 0; j < kPairs; ++j) {
-        if (j % 4 == 0) fetch(ahead);
-#pragma GCC unroll 8
-        for (int s = 0; s < strips; ++s) pairs[s] = byte_pairs(at[s] + j * 2 * kTileRows);
-        add<tokens, strips>(pairs, x + j * tokens, sums);
-      }
-    } else {
-      __m512i plane[strips] = {};
-#pragma GCC unroll 8
-      for (int s = 0; s < strips; ++s)
-        if constexpr (kPlane) plane[s] = dwords_at(at[s]);
-#pragma GCC unroll 4
-      for (int g = 0; g < kPairs / 4; ++g) {
-        fetch(ahead);
-        Fields fields[strips];
-#pragma GCC unroll 8
-        for (int s = 0; s < strips; ++s) {
-          fields[s] = fields_of<kIntegers>(dwords_at(at[s] + (g + (kPlane ? 1 : 0)) * 4 * kTileRows), plane[s]);
-          if constexpr (kPlane) plane[s] = _mm512_srli_epi32(plane[s], plane_shift(kIntegers, 1));
-        }
-#pragma GCC unroll 4
-        for (int p = 0; p < 4; ++p) {
-#pragma GCC unroll 8
-          for (int s = 0; s < strips; ++s) pairs[s] = integer_pairs<kIntegers, kMeaning>(fields[s].at(p));
-          add<tokens, strips>(pairs, x + (4 * g + p) * tokens, sums);
-        }
-      }
-    }
-  }
-
   /// Adds a sub-block, `at` bytes after the beginning of the tiles, to the totals. Its block begins at `block`;
   /// `activations`: the sums of its activations.
   template <int tokens, int strips>
   static inline void add_sub(const Strip (&from)[strips], std::int64_t block, std::int64_t at, const std::uint32_t* x,
                              const float* activations, const std::byte* ahead, __m512 (&totals)[strips][tokens]) {
-    constexpr std::int64_t kBytes = (kLayout.sub - kLayout.sub_scales) / kRuns;
-    constexpr std::int64_t kHalf = kIntegers == TileIntegers::bytes ? 16 : 64;
 #pragma GCC unroll 2
     for (int i = 0; i < kRuns; ++i, x += kPairs * tokens) {
       __m512 sums[strips][tokens] = {};
       const std::byte* integers[strips];
 #pragma GCC unroll 8
       for (int s = 0; s < strips; ++s)
-        integers[s] = from[s].tile + at + kLayout.sub_scales + i * kBytes + kHalf * from[s].half;
-      add_run<tokens, strips>(integers, x, ahead, sums);
+        integers[s] =
+            from[s].tile + at + kLayout.sub_scales + i * Layout::kRunBytes + Layout::kStripBytes * from[s].half;
+      each_pair<encoding, Bf16Integers, strips>(
+          integers, ahead, [&](int j, const __m512i(&pairs)[strips]) __attribute__((always_inline)) {
+            add<tokens, strips>(pairs, x + j * tokens, sums);
+          });
 #pragma GCC unroll 8
       for (int s = 0; s < strips; ++s) {
         const RunScales run = scales_at<kScales>(from[s].tile + block, from[s].tile + at, i, from[s].half);
@@ -182,9 +135,6 @@ struct QuantBf16Sums {
     }
   }
 };
-
-template <Encoding encoding>
-inline constexpr LoopTable<QuantBf16Sums<encoding>> kQuantBf16Table;
 
 }  // namespace
 }  // namespace qinfer::kernels::avx512

@@ -1,0 +1,131 @@
+// Quantised weights as pairs of 16-bit numbers: the integers of a run of values that share scales, decoded in registers
+// to what f16 or bf16 holds exactly, two neighbours in k in each dword, a lane for each of 16 rows. The loops of
+// quant_bf16_loops.h and quant_fp16_loops.h multiply them.
+#pragma once
+
+#include "avx512/quant_fields.h"
+#include "tiled/gemm.h"
+
+namespace qinfer::kernels::avx512 {
+namespace {
+
+/// 16 rows of a tile: its first half or its second one.
+inline constexpr int kStripRows = 16;
+
+/// What an encoding's loops ask of it.
+template <Encoding encoding>
+struct PairLayout {
+  static constexpr QuantLayout kLayout = quant_layout(encoding);
+  static constexpr TileIntegers kIntegers = kLayout.integers;
+  static constexpr TileScales kScales = kLayout.scales;
+  static constexpr Meaning kMeaning = meaning_of(encoding);
+  static constexpr int kRuns = runs_of(kScales);
+  static constexpr int kPairs = static_cast<int>(kQuantSub) / 2 / kRuns;  ///< of a run
+  static constexpr bool kPlane = kIntegers == TileIntegers::five_bits || kIntegers == TileIntegers::six_bits;
+  /// Of a run's integers, and from one strip to the next.
+  static constexpr std::int64_t kRunBytes = (kLayout.sub - kLayout.sub_scales) / kRuns;
+  static constexpr std::int64_t kStripBytes = kIntegers == TileIntegers::bytes ? kStripRows : 4 * kStripRows;
+};
+
+/// Fetches as many lines as eight columns take, from `ahead` on, unless that is null: the L1 can wait for few lines at
+/// a time.
+template <Encoding encoding>
+inline void fetch_group(const std::byte*& ahead) {
+  if (ahead == nullptr) return;
+  constexpr std::int64_t kShare = PairLayout<encoding>::kLayout.sub / 4, kBytes = (kShare + 63) / 64 * 64;
+#pragma GCC unroll 5
+  for (std::int64_t line = 0; line < kBytes; line += 64) prefetch_line(ahead + line);
+  ahead += kShare;
+}
+
+/// Calls use(j, pairs) for the pairs j of a run, in order. `at`: where the integers of each strip begin. Narrow says
+/// what the numbers are: of_field(field) of the integers at bits 0 and 16 of every dword, of_bytes(at) of signed bytes.
+template <Encoding encoding, typename Narrow, int strips, typename Use>
+inline void each_pair(const std::byte* const (&at)[strips], const std::byte*& ahead, Use use) {
+  using Layout = PairLayout<encoding>;
+  constexpr TileIntegers kIntegers = Layout::kIntegers;
+  __m512i pairs[strips];
+  if constexpr (kIntegers == TileIntegers::bytes) {
+#pragma GCC unroll 4
+    for (int j = 0; j < Layout::kPairs; ++j) {
+      if (j % 4 == 0) fetch_group<encoding>(ahead);
+#pragma GCC unroll 8
+      for (int s = 0; s < strips; ++s) pairs[s] = Narrow::of_bytes(at[s] + j * 2 * kTileRows);
+      use(j, pairs);
+    }
+  } else {
+    __m512i plane[strips] = {};
+#pragma GCC unroll 8
+    for (int s = 0; s < strips; ++s)
+      if constexpr (Layout::kPlane) plane[s] = dwords_at(at[s]);
+#pragma GCC unroll 4
+    for (int g = 0; g < Layout::kPairs / 4; ++g) {
+      fetch_group<encoding>(ahead);
+      Fields fields[strips];
+#pragma GCC unroll 8
+      for (int s = 0; s < strips; ++s) {
+        fields[s] = fields_of<kIntegers>(dwords_at(at[s] + (g + (Layout::kPlane ? 1 : 0)) * 4 * kTileRows), plane[s]);
+        if constexpr (Layout::kPlane) plane[s] = _mm512_srli_epi32(plane[s], plane_shift(kIntegers, 1));
+      }
+#pragma GCC unroll 4
+      for (int p = 0; p < 4; ++p) {
+#pragma GCC unroll 8
+        for (int s = 0; s < strips; ++s)
+          pairs[s] = Narrow::template of_field<kIntegers, Layout::kMeaning>(fields[s].at(p));
+        use(4 * g + p, pairs);
+      }
+    }
+  }
+}
+
+template <typename Sums>
+inline constexpr LoopTable<Sums> kLoopsOf;
+
+/// The loops Sums<encoding>, of nibbles alone.
+template <template <Encoding> typename Sums>
+inline const TileKernels& nibble_loops(Encoding encoding) {
+  switch (encoding) {
+    case Encoding::q4_0: return kLoopsOf<Sums<Encoding::q4_0>>;
+    case Encoding::q4_1: return kLoopsOf<Sums<Encoding::q4_1>>;
+    case Encoding::iq4_nl: return kLoopsOf<Sums<Encoding::iq4_nl>>;
+    case Encoding::mxfp4: return kLoopsOf<Sums<Encoding::mxfp4>>;
+    case Encoding::q3_k: return kLoopsOf<Sums<Encoding::q3_k>>;
+    case Encoding::iq4_xs: return kLoopsOf<Sums<Encoding::iq4_xs>>;
+    case Encoding::q4_k: return kLoopsOf<Sums<Encoding::q4_k>>;
+    case Encoding::f32:
+    case Encoding::f16:
+    case Encoding::bf16:
+    case Encoding::q8_0:
+    case Encoding::q5_0:
+    case Encoding::q5_1:
+    case Encoding::q5_k:
+    case Encoding::q6_k: break;
+  }
+  __builtin_unreachable();  // asked for these alone
+}
+
+/// Those of five, six and eight bits.
+template <template <Encoding> typename Sums>
+inline const TileKernels& plane_loops(Encoding encoding) {
+  switch (encoding) {
+    case Encoding::q5_0: return kLoopsOf<Sums<Encoding::q5_0>>;
+    case Encoding::q5_1: return kLoopsOf<Sums<Encoding::q5_1>>;
+    case Encoding::q5_k: return kLoopsOf<Sums<Encoding::q5_k>>;
+    case Encoding::q6_k: return kLoopsOf<Sums<Encoding::q6_k>>;
+    case Encoding::q8_0: return kLoopsOf<Sums<Encoding::q8_0>>;
+    case Encoding::f32:
+    case Encoding::f16:
+    case Encoding::bf16:
+    case Encoding::q4_0:
+    case Encoding::q4_1:
+    case Encoding::q3_k:
+    case Encoding::q4_k:
+    case Encoding::iq4_nl:
+    case Encoding::iq4_xs:
+    case Encoding::mxfp4: break;
+  }
+  __builtin_unreachable();  // asked for these alone
+}
+
+}  // namespace
+}  // namespace qinfer::kernels::avx512
