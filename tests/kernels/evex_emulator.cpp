@@ -79,9 +79,9 @@ std::vector<std::uint16_t> random_halves(Random& random) {
 
 bool is_nan_f16(std::uint16_t half) { return (half & 0x7fff) > 0x7c00; }
 
-/// c += a * b in five forms: of registers, masked, and of memory in three addressing modes.
-__attribute__((target("avx512f,avx512bw"))) void multiply_f16(const std::uint16_t* a, const std::uint16_t* b,
-                                                              std::uint16_t* c, std::uint32_t mask, int form) {
+/// c += a * b in five forms: of registers, masked, and of memory in three addressing modes; and what else is executed.
+__attribute__((target("avx512f,avx512bw"))) void calculate_f16(const std::uint16_t* a, const std::uint16_t* b,
+                                                               std::uint16_t* c, std::uint32_t mask, int form) {
   const long index = 8;
   asm volatile("vmovups (%0), %%zmm19\n vmovups (%1), %%zmm4\n vmovups (%2), %%zmm25\n kmovd %3, %%k3"
                :
@@ -94,13 +94,34 @@ __attribute__((target("avx512f,avx512bw"))) void multiply_f16(const std::uint16_
     case 3:
       asm volatile("vfmadd231ph (%0,%1,8), %%zmm19, %%zmm25" : : "r"(b - 32), "r"(index) : "xmm25", "memory");
       break;
-    default:
+    case 4:
       asm volatile("vfmadd231ph 4096(%0,%1,4), %%zmm19, %%zmm25"
                    :
                    : "r"(b - 2048 - 16), "r"(index)
                    : "xmm25", "memory");
+      break;
+    case 5: asm volatile("vfmadd132ph %%zmm4, %%zmm19, %%zmm25" : : : "xmm25"); break;
+    case 6: asm volatile("vfmadd213ph %%zmm4, %%zmm19, %%zmm25" : : : "xmm25"); break;
+    case 7: asm volatile("vaddph %%zmm4, %%zmm19, %%zmm25 %{%%k3%}" : : : "xmm25"); break;
+    case 8: asm volatile("vaddph 64(%0), %%zmm19, %%zmm25" : : "r"(b - 32) : "xmm25", "memory"); break;
+    default: asm volatile("vcvtw2ph %%zmm4, %%zmm25" : : : "xmm25");
   }
   asm volatile("vmovups %%zmm25, (%0)" : : "r"(c) : "memory");
+}
+
+constexpr int kForms = 10;
+
+/// What a form of calculate_f16() gives in a lane.
+std::uint16_t wanted_f16(int form, std::uint16_t a, std::uint16_t b, std::uint16_t c, bool taken) {
+  switch (form) {
+    case 1: return taken ? emulator::fma_f16(a, b, c) : c;
+    case 5: return emulator::fma_f16(c, b, a);
+    case 6: return emulator::fma_f16(a, c, b);
+    case 7: return taken ? emulator::add_f16(a, b) : c;
+    case 8: return emulator::add_f16(a, b);
+    case 9: return emulator::i16_to_f16(static_cast<std::int16_t>(b));
+    default: return emulator::fma_f16(a, b, c);
+  }
 }
 
 __attribute__((target("avx512f"))) void multiply_bf16(const std::uint16_t* a, const std::uint16_t* b, float* sums) {
@@ -137,6 +158,12 @@ TEST_CASE("VCVTNE2PS2BF16 is rounded as the manual says, in any registers", "[am
   CHECK((rounded[16] & 0x7fff) == 0x7fc0);
 }
 
+TEST_CASE("integers become f16 to nearest", "[amx]") {
+  using namespace qinfer::test;
+  for (int i = -32768; i < 32768; ++i)
+    REQUIRE(emulator::i16_to_f16(static_cast<std::int16_t>(i)) == qinfer::f32_to_f16(static_cast<float>(i)));
+}
+
 TEST_CASE("a product and sum of f16 is rounded once", "[amx]") {
   using namespace qinfer::test;
   const auto half = [](double x) { return qinfer::f32_to_f16(static_cast<float>(x)); };
@@ -162,21 +189,19 @@ TEST_CASE("a product and sum of f16 is rounded once", "[amx]") {
   }
 }
 
-TEST_CASE("VFMADD231PH and VDPBF16PS take registers, masks and memory as they are encoded", "[amx]") {
+TEST_CASE("instructions of AVX512-FP16 and VDPBF16PS take registers, masks and memory as they are encoded", "[amx]") {
   using namespace qinfer::test;
   SKIP_UNLESS_CPU_HAS(emulable_set("avx512_fp16") != nullptr && emulable_set("avx512_bf16") != nullptr, "AVX-512");
   Random random(9);
   for (int round = 0; round < 500; ++round) {
     const std::vector<std::uint16_t> a = random_halves(random), b = random_halves(random), c = random_halves(random);
     const std::uint32_t mask = static_cast<std::uint32_t>(random.integer(1 << 16)) * 65537u;
-    for (int form = 0; form < 5; ++form) {
+    for (int form = 0; form < kForms; ++form) {
       std::vector<std::uint16_t> got = c;
-      multiply_f16(a.data(), b.data(), got.data(), mask, form);
+      calculate_f16(a.data(), b.data(), got.data(), mask, form);
       for (std::size_t i = 0; i < 32; ++i) {
-        const bool taken = form != 1 || (mask >> i & 1) != 0;
-        const std::uint16_t want = taken ? emulator::fma_f16(a[i], b[i], c[i]) : c[i];
-        INFO("round " << round << ", form " << form << ", lane " << i << ": " << a[i] << " * " << b[i] << " + "
-                      << c[i]);
+        const std::uint16_t want = wanted_f16(form, a[i], b[i], c[i], (mask >> i & 1) != 0);
+        INFO("round " << round << ", form " << form << ", lane " << i << ": " << a[i] << ", " << b[i] << ", " << c[i]);
         REQUIRE((got[i] == want || (is_nan_f16(got[i]) && is_nan_f16(want))));
       }
     }

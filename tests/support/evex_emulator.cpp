@@ -127,7 +127,16 @@ class VectorRegisters {
   std::uint8_t* area_;
 };
 
-enum class Operation : std::uint8_t { none, convert_bf16, dot_bf16, fma_f16 };
+enum class Operation : std::uint8_t {
+  none,
+  convert_bf16,
+  dot_bf16,
+  fma132_f16,
+  fma213_f16,
+  fma231_f16,
+  add_f16,
+  i16_to_f16
+};
 
 /// By opcode map, prefix and opcode of EVEX.512.W0, neither zeroed nor broadcast (SDM volume 2, 2.7.1).
 Operation operation_of(const std::uint8_t* code) {
@@ -137,7 +146,11 @@ Operation operation_of(const std::uint8_t* code) {
   const bool registers = code[5] >> 6 == 3 && mask == 0;
   if (map == 2 && prefix == 3 && opcode == 0x72 && registers) return Operation::convert_bf16;
   if (map == 2 && prefix == 2 && opcode == 0x52 && registers) return Operation::dot_bf16;
-  if (map == 6 && prefix == 1 && opcode == 0xb8) return Operation::fma_f16;
+  if (map == 6 && prefix == 1 && opcode == 0x98) return Operation::fma132_f16;
+  if (map == 6 && prefix == 1 && opcode == 0xa8) return Operation::fma213_f16;
+  if (map == 6 && prefix == 1 && opcode == 0xb8) return Operation::fma231_f16;
+  if (map == 5 && prefix == 0 && opcode == 0x58) return Operation::add_f16;
+  if (map == 5 && prefix == 2 && opcode == 0x7d) return Operation::i16_to_f16;
   return Operation::none;
 }
 
@@ -225,6 +238,29 @@ std::uint16_t fma_f16(std::uint16_t a, std::uint16_t b, std::uint16_t c) {
   return to_f16(sum_to_odd(product, summand));
 }
 
+std::uint16_t add_f16(std::uint16_t a, std::uint16_t b) { return fma_f16(a, 0x3c00, b); }
+
+std::uint16_t i16_to_f16(std::int16_t x) { return to_f16(x); }
+
+namespace {
+
+/// A lane of an operation with results of f16. `before`: what the destination had.
+std::uint16_t lane_of(Operation operation, std::uint16_t before, std::uint16_t second, std::uint16_t third) {
+  switch (operation) {
+    case Operation::fma132_f16: return fma_f16(before, third, second);
+    case Operation::fma213_f16: return fma_f16(second, before, third);
+    case Operation::fma231_f16: return fma_f16(second, third, before);
+    case Operation::add_f16: return add_f16(second, third);
+    case Operation::i16_to_f16: return i16_to_f16(static_cast<std::int16_t>(third));
+    case Operation::none:
+    case Operation::convert_bf16:
+    case Operation::dot_bf16: break;
+  }
+  return before;
+}
+
+}  // namespace
+
 bool is_emulated_evex(const std::uint8_t* code) { return operation_of(code) != Operation::none; }
 
 std::size_t execute_evex(const std::uint8_t* code, const Registers& registers, void* ucontext) {
@@ -249,7 +285,8 @@ std::size_t execute_evex(const std::uint8_t* code, const Registers& registers, v
   } else {
     const std::uint64_t mask = operands.mask == 0 ? ~std::uint64_t{0} : vectors.mask(operands.mask);
     for (int i = 0; i < 32; ++i)
-      if ((mask >> i & 1) != 0) halves(result)[i] = fma_f16(halves(second)[i], halves(third)[i], halves(result)[i]);
+      if ((mask >> i & 1) != 0)
+        halves(result)[i] = lane_of(operation, halves(result)[i], halves(second)[i], halves(third)[i]);
   }
   vectors.store(operands.destination, result);
   return operands.length;

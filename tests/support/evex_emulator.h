@@ -1,6 +1,7 @@
 // Executes the instructions of AVX512-BF16 and AVX512-FP16 that kernels use on CPUs with AVX-512 alone, so that their
-// machine code is tested there too: VCVTNE2PS2BF16, VDPBF16PS and VFMADD231PH (Intel SDM volume 2), with registers of
-// 512 bits. The handler of the AMX emulator calls this for what ends in SIGILL. qemu knows none of them.
+// machine code is tested there too: VCVTNE2PS2BF16, VDPBF16PS, VFMADD132PH, 213 and 231, VADDPH and VCVTW2PH (Intel SDM
+// volume 2), with registers of 512 bits. The handler of the AMX emulator calls this for what ends in SIGILL. qemu knows
+// none of them.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +17,10 @@ void to_bf16(const float* low, const float* high, std::uint16_t* out);
 void dot_bf16(const std::uint16_t* a, const std::uint16_t* b, float* sums);
 /// a * b + c of f16, rounded once.
 std::uint16_t fma_f16(std::uint16_t a, std::uint16_t b, std::uint16_t c);
+std::uint16_t add_f16(std::uint16_t a, std::uint16_t b);
+std::uint16_t i16_to_f16(std::int16_t x);
 
-/// Whether this is one of the three, with registers of 512 bits.
+/// Whether this is one of them, with registers of 512 bits.
 bool is_emulated_evex(const std::uint8_t* code);
 
 /// Executes it on the registers of an interrupted thread. Returns its length, or 0: this is another instruction.
