@@ -456,8 +456,9 @@ inline constexpr std::string_view kAllTypes = "f32 f16 bf16";
 /// What products are computed with, which says how they are rounded and how fast they can be at best.
 enum class Multiplier : std::uint8_t {
   f32_fma,  ///< nothing is rounded, sums are f32
-  f16_fma,  ///< activations and softmax weights are rounded to f16; sums are f16 over runs of 64 products (attention:
-            ///< over the 32 positions of a tile) and f32 over the runs
+  f16_fma,  ///< activations and softmax weights are rounded to f16; sums are f16 over runs of 64 products (quantised
+            ///< weights: of the 16 or 32 integers that share a scale; attention: over the 32 positions of a tile) and
+            ///< f32 over the runs
   bf16_tiles,  ///< activations, weights, queries, keys and values are rounded to bf16, softmax weights cut; sums are
                ///< f32
   bf16_dot     ///< activations, queries and softmax weights are rounded to bf16; sums are f32, in which numbers smaller

@@ -21,8 +21,9 @@ Multiplier f32_fma(Encoding) { return Multiplier::f32_fma; }
 Multiplier bf16_dot_for_bf16(Encoding encoding) {
   return encoding == Encoding::bf16 || !is_plain(encoding) ? Multiplier::bf16_dot : Multiplier::f32_fma;
 }
+/// For f16 weights and values, and quantised weights.
 Multiplier f16_fma_for_f16(Encoding encoding) {
-  return encoding == Encoding::f16 ? Multiplier::f16_fma : Multiplier::f32_fma;
+  return encoding == Encoding::f16 || !is_plain(encoding) ? Multiplier::f16_fma : Multiplier::f32_fma;
 }
 #endif
 #ifdef QINFER_HAVE_AMX

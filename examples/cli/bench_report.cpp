@@ -164,7 +164,9 @@ Multiplier multiplier_of(const std::string& kernel_set, const std::string& weigh
   if (kernels_need(kernel_set, "amx_bf16")) return Multiplier::bf16_tiles;
   if (kernel_set == "avx512_bf16") return Multiplier::bf16_dot;
   if (kernels_need(kernel_set, "avx2")) return Multiplier::avx2_fma;
-  if (kernels_need(kernel_set, "avx512_fp16") && weight_format == "f16") return Multiplier::f16_fma;
+  // Of f16 weights and quantised ones.
+  if (kernels_need(kernel_set, "avx512_fp16") && weight_format != "f32" && weight_format != "bf16")
+    return Multiplier::f16_fma;
   return Multiplier::widest_fma;
 }
 

@@ -1,7 +1,7 @@
 // The backends for CPUs with AVX-512: `avx512` (F, BW, DQ, VL: Skylake-X, Zen 4 and later) sums in f32, `avx512_fp16`
-// (Sapphire Rapids and later) sums runs of 64 products in f16, `avx512_bf16` (Cooper Lake, Sapphire Rapids, Zen 4 and
-// later) sums products of bf16 in f32, with weights as pairs, [N/32][K/2][32][2]. Everything but the projections and
-// attention is what kernels/tiled has.
+// (Sapphire Rapids and later) sums runs of 64 products in f16, or of the integers that share a scale, `avx512_bf16`
+// (Cooper Lake, Sapphire Rapids, Zen 4 and later) sums products of bf16 in f32, with weights as pairs,
+// [N/32][K/2][32][2]. Everything but the projections and attention is what kernels/tiled has.
 #pragma once
 
 #include "kernel_set.h"

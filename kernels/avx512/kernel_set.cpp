@@ -1,5 +1,9 @@
 // Binds the AVX-512 operations into the kernel sets `avx512` and `avx512_fp16`, which differ in how projections of f16
-// weights are summed, and `avx512_bf16`, which differs from both in its weights and what it multiplies them with.
+// and quantised weights are summed, and `avx512_bf16`, which differs from both in its weights and what it multiplies
+// them with.
+#include <algorithm>
+#include <initializer_list>
+
 #include "tiled/make_set.h"
 
 #include "avx512/avx512.h"
@@ -8,10 +12,24 @@
 namespace qinfer::kernels::avx512 {
 namespace {
 
-/// For f16 weights; all others are multiplied in f32.
+bool are_quantised(std::initializer_list<const Matrix*> matrices) {
+  return std::none_of(matrices.begin(), matrices.end(), [](const Matrix* w) { return is_plain(w->format.encoding); });
+}
+
+/// For f16 weights and quantised ones; all others are multiplied in f32, and so are those that share activations with
+/// matrices of which some are quantised and some are not.
 struct F16Products : F32Products {
   static const Projections& of(const Matrix& w) {
+    if (!is_plain(w.format.encoding)) return quant_fp16_projections();
     return w.format.encoding == Encoding::f16 ? fp16_projections() : F32Products::of(w);
+  }
+  static void mixed_qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
+    if (are_quantised({&args.wq, &args.wk, &args.wv})) return quant_fp16_projections().qkv.run(args, phase, slice);
+    F32Products::mixed_qkv(args, phase, slice);
+  }
+  static void mixed_gate_and_up(const FfnArgs& args, std::int32_t phase, Slice slice) {
+    if (are_quantised({&args.gate, &args.up})) return fp16_mixed_gate_and_up(args, phase, slice);
+    F32Products::mixed_gate_and_up(args, phase, slice);
   }
   static constexpr auto attention = fp16_attention;
   static void moe(const MoeArgs& args, std::int32_t phase, Slice slice) {

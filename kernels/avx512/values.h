@@ -1,4 +1,4 @@
-// Activations as pairs of bf16, and as the same f16 twice: what the inner loops with such products take
+// Activations as pairs of bf16 or of f16, and as the same f16 twice: what the inner loops with such products take
 // (tiled/panels.h).
 #pragma once
 
@@ -20,31 +20,36 @@ struct Bf16Values {
   }
 };
 
-inline F32x16 sum_each_pair(I32x16 pairs) {
-  const Lanes32 values = widen_pairs(pairs);
-  return add(values.low, values.high);
+/// The sum of 16 pairs: each pair's, as Values::sum_each() has them, then i and i + 8 together, then i and i + 4, and
+/// so on. In this function and the next one the order is the same, so that a sum does not depend on how many tokens a
+/// panel has.
+template <typename Values>
+inline float sum_of_pairs(I32x16 pairs) {
+  return sum_lanes(Values::sum_each(pairs));
 }
 
-/// The sum of 16 pairs: each pair's, then i and i + 8 together, then i and i + 4, and so on. In this function and the
-/// next one the order is the same, so that a sum does not depend on how many tokens a panel has.
-inline float sum_of_pairs(I32x16 pairs) { return sum_lanes(sum_each_pair(pairs)); }
-
 /// The same of each lane, whose pairs are in 16 registers.
+template <typename Values>
 inline F32x16 sum_registers(const I32x16* pairs) {
   F32x16 sums[8];
-  for (std::int64_t i = 0; i < 8; ++i) sums[i] = add(sum_each_pair(pairs[i]), sum_each_pair(pairs[i + 8]));
+  for (std::int64_t i = 0; i < 8; ++i) sums[i] = add(Values::sum_each(pairs[i]), Values::sum_each(pairs[i + 8]));
   for (std::int64_t step = 4; step > 0; step /= 2)
     for (std::int64_t i = 0; i < step; ++i) sums[i] = add(sums[i], sums[i + step]);
   return sums[0];
 }
 
+static_assert(Panels::kSummed == 2 * 16, "a run is what pack_panel() has in 16 registers of pairs");
+
 /// With the sum of each 32 rounded values of a row, as f32, after a panel's dwords: [width / 32][tokens]. There is room
 /// for them where rows have at least 32 values.
 struct Bf16SummedValues : Bf16Values {
   static constexpr bool kSums = true;
-  static_assert(Panels::kSummed == 2 * 16, "a run is what pack_panel() has in 16 registers of pairs");
-  static float sum_row(I32x16 pairs) { return sum_of_pairs(pairs); }
-  static F32x16 sum_rows(const I32x16* pairs) { return sum_registers(pairs); }
+  static F32x16 sum_each(I32x16 pairs) {
+    const Lanes32 values = widen_pairs(pairs);
+    return add(values.low, values.high);
+  }
+  static float sum_row(I32x16 pairs) { return sum_of_pairs<Bf16SummedValues>(pairs); }
+  static F32x16 sum_rows(const I32x16* pairs) { return sum_registers<Bf16SummedValues>(pairs); }
 };
 
 /// The same f16 twice.
@@ -71,6 +76,28 @@ struct F16Values {
     const I32x16 half = _mm512_cvtepu16_epi32(_mm512_cvtps_ph(times_power_of_2(x, splat(exponent)), kNearest));
     return or_bits(half, shift_left<16>(half));
   }
+};
+
+/// Pairs of f16, scaled as above, with their sums.
+struct F16SummedPairs {
+  static constexpr std::int64_t kPerDword = 2;
+  static constexpr bool kSums = true;
+  static float exponent(const float* x, std::int64_t cols, float limit_exponent) {
+    return F16Values::exponent(x, cols, limit_exponent);
+  }
+  static I32x16 load(const float* row, std::int64_t k, std::int64_t width, float exponent) {
+    const std::int64_t rest = width - 2 * k;
+    const auto narrowed = [&](std::int64_t first) {
+      const F32x16 x = avx512::load(first_lanes(rest > first ? rest - first : 0), row + 2 * k + first);
+      return _mm512_cvtps_ph(times_power_of_2(x, splat(exponent)), kNearest);
+    };
+    return _mm512_inserti64x4(_mm512_castsi256_si512(narrowed(0)), narrowed(16), 1);
+  }
+  static F32x16 sum_each(I32x16 pairs) {
+    return add(widen<DType::f16>(pairs), widen<DType::f16>(shift_right<16>(pairs)));
+  }
+  static float sum_row(I32x16 pairs) { return sum_of_pairs<F16SummedPairs>(pairs); }
+  static F32x16 sum_rows(const I32x16* pairs) { return sum_registers<F16SummedPairs>(pairs); }
 };
 
 }  // namespace

@@ -24,9 +24,18 @@ bool is_local(const MoeArgs& args) { return args.n * args.top_k <= kLocalRouted;
 
 Encoding encoding_of(const Matrix& w) { return w.format.encoding; }
 
-/// What a matrix is multiplied as by a set that has products of this kind: f16 for f16 weights alone.
+bool is_quantised(const Matrix& w) { return !is_plain(encoding_of(w)); }
+
+/// What a matrix is multiplied as by a set that has products of this kind: f16 for f16 weights and quantised ones.
 Products products_for(const Matrix& w, Products best) {
-  return best == Products::f16 && encoding_of(w) != Encoding::f16 ? Products::f32 : best;
+  const bool f16 = encoding_of(w) == Encoding::f16 || is_quantised(w);
+  return best == Products::f16 && !f16 ? Products::f32 : best;
+}
+
+/// Both of them: f16 where they are of one format, or both quantised.
+Products products_for(const Matrix& gate, const Matrix& up, Products best) {
+  const bool alike = gate.format == up.format || (is_quantised(gate) && is_quantised(up));
+  return best == Products::f16 && !alike ? Products::f32 : products_for(gate, best);
 }
 
 const SlotKernels& kernels_for(Encoding encoding, Products products) {
@@ -64,21 +73,19 @@ void run_router(const MoeArgs& args, std::int32_t phase, Slice slice) {
 
 // ---- rows of slots as panels ----
 
-/// Where gate and up differ, products are not f16.
 Operand inner_operand(const MoeArgs& args, const ExpertSlot& slot, Products best) {
   const SlotLayers w = network_layers(args, slot);
-  const bool same = w.gate->format == w.up->format;
-  const Products products = same || best == Products::bf16 ? products_for(*w.gate, best) : Products::f32;
-  const float limit = products == Products::f16 ? activation_limit<void>(*w.gate, *w.up) : 0;
-  const bool sums = !same || !is_plain(encoding_of(*w.gate));
+  const Products products = products_for(*w.gate, *w.up, best);
+  const float limit = products == Products::f16 ? activation_limit(*w.gate, *w.up) : 0;
+  const bool sums = is_quantised(*w.gate) || is_quantised(*w.up);
   return {args.x, true, products, sums, limit, w.gate->cols};
 }
 
 Operand outer_operand(const MoeArgs& args, const ExpertSlot& slot, Products best) {
   const Matrix& down = *network_layers(args, slot).down;
   const Products products = products_for(down, best);
-  const float limit = products == Products::f16 ? activation_limit<void>(down) : 0;
-  return {inner_rows(args, slot), false, products, !is_plain(encoding_of(down)), limit, down.cols};
+  const float limit = products == Products::f16 ? activation_limit(down) : 0;
+  return {inner_rows(args, slot), false, products, is_quantised(down), limit, down.cols};
 }
 
 /// Packs panels [begin, end) of a slot into `memory`.
@@ -167,13 +174,15 @@ void run_inner(const MoeArgs& args, Slice slice, Products best) {
   const auto tiles = [&](std::int64_t i) { return inner_tiles(args, routes, i, kTileRows, slice); };
   for_slots(args, routes, tiles, panels, [&](const SlotWork& work) {
     const SlotLayers w = network_layers(args, work.slot);
-    if (w.gate->format == w.up->format)
-      return kernels_for(encoding_of(*w.gate), inner_operand(args, work.slot, best).products).inner(work);
-    auto* mixed = mixed_gate_and_up_tiles;
+    const Products products = inner_operand(args, work.slot, best).products;
+    if (w.gate->format == w.up->format) return kernels_for(encoding_of(*w.gate), products).inner(work);
+    auto* const values = reinterpret_cast<std::uint32_t*>(work.panels);
+    const Slice own{work.begin, work.end, slice.worker};
+    const Activations act = inner_rows(args, work.slot);
     if constexpr (kNarrowProducts)
-      if (best == Products::bf16) mixed = bf16_mixed_gate_and_up_tiles;
-    mixed(network_of(work), reinterpret_cast<std::uint32_t*>(work.panels), {work.begin, work.end, slice.worker},
-          inner_rows(args, work.slot));
+      if (products != Products::f32)
+        return narrow_mixed_gate_and_up_tiles(network_of(work), values, own, act, products);
+    mixed_gate_and_up_tiles(network_of(work), values, own, act);
   });
 }
 

@@ -72,9 +72,11 @@ inline float largest_of(const Matrix& a, const Rest&... rest) {
   return larger(a.pack.largest, largest_of(rest...));
 }
 
-/// The stored values are the weights divided by the scale, and so is the largest of them.
-template <typename Mode, typename... Matrices>
+/// The exponent below which f16 activations of these matrices are to be. The stored values of plain ones are the
+/// weights divided by the scale, and so is the largest of them; of quantised ones integers are multiplied.
+template <typename... Matrices>
 inline float activation_limit(const Matrices&... w) {
+  if ((... || !is_plain(w.format.encoding))) return kIntegerLimit;
   return limit_exponent(larger(0.0f, largest_of(w...)));
 }
 
@@ -249,7 +251,7 @@ inline std::int64_t linear_units(const LinearArgs& args, std::int32_t phase) {
 
 template <typename Mode>
 void linear(const LinearArgs& args, std::int32_t phase, Slice slice) {
-  const float limit = activation_limit<Mode>(args.w);
+  const float limit = activation_limit(args.w);
   std::byte* shared = args.workspace.shared;
   if (phase == 0) return prepare<Mode>(args.x, args.n, args.w.cols, limit, shared, slice, {&args.w});
   const Panels panels = panels_for<Mode>(args.x, args.n, args.w.cols, limit, shared, args.workspace.of(slice.worker));
@@ -264,7 +266,7 @@ inline std::int64_t lm_head_units(const LmHeadArgs& args, std::int32_t phase) {
 
 template <typename Mode>
 void lm_head(const LmHeadArgs& args, std::int32_t phase, Slice slice) {
-  const float limit = activation_limit<Mode>(args.w);
+  const float limit = activation_limit(args.w);
   std::byte* shared = args.workspace.shared;
   if (phase == 0) return prepare<Mode>(args.x, args.n, args.w.cols, limit, shared, slice, {&args.w});
   const Panels panels = panels_for<Mode>(args.x, args.n, args.w.cols, limit, shared, args.workspace.of(slice.worker));
@@ -385,15 +387,15 @@ inline void mixed_gate_and_up_of(const FfnArgs& args, std::int32_t phase, Slice 
   const std::int64_t width = args.gate.rows;
   const Activations act{args.workspace.shared, ActivationLayout::row_major, width};
   const Panels panels =
-      panels_for<Mode>(args.x, args.n, args.gate.cols, 0, args.workspace.shared + ffn_panels_offset(args.n, width),
-                       args.workspace.of(slice.worker));
+      panels_for<Mode>(args.x, args.n, args.gate.cols, activation_limit(args.gate, args.up),
+                       args.workspace.shared + ffn_panels_offset(args.n, width), args.workspace.of(slice.worker));
   tiles(args, panels.data, slice, act);
 }
 
 template <typename Mode>
 void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
   const std::int64_t hidden = args.gate.cols, width = args.gate.rows;
-  const float first_limit = activation_limit<Mode>(args.gate, args.up), limit = activation_limit<Mode>(args.down);
+  const float first_limit = activation_limit(args.gate, args.up), limit = activation_limit(args.down);
   const Activations act{args.workspace.shared, ActivationLayout::row_major, width};
   std::byte* shared = args.workspace.shared + ffn_panels_offset(args.n, width);
   std::byte* own = args.workspace.of(slice.worker);
@@ -470,7 +472,7 @@ inline void finish_sums(const Block& block, const Panels& panels, const HeadRang
 
 template <typename Mode>
 void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
-  const float limit = activation_limit<Mode>(args.wq, args.wk, args.wv);
+  const float limit = activation_limit(args.wq, args.wk, args.wv);
   std::byte* shared = args.workspace.shared;
   if (phase == 0)
     return prepare<Mode>(args.x, args.n, args.wq.cols, limit, shared, slice, {&args.wq, &args.wk, &args.wv});

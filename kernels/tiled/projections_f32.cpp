@@ -1,5 +1,5 @@
 // Projections with sums in f32, for tiles of every plain type: the kernels of `avx512`, and those of `avx512_fp16` for
-// weights that are not f16; and for matrices of mixed encodings. Also the workspaces, which both ways of adding share.
+// weights of f32 and bf16; and for matrices of mixed encodings. Also the workspaces, which all ways of adding share.
 #include "tiled/projections.h"
 
 namespace qinfer::kernels::QINFER_ISA {

@@ -1,4 +1,4 @@
-// Projections with quantised weights and sums in f32, in both kernel sets. What is compiled here is the same for all
+// Projections with quantised weights and sums in f32. What is compiled here is the same for all
 // encodings: inner loops are chosen for each matrix.
 #include "tiled/moe.h"
 

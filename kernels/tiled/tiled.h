@@ -68,8 +68,9 @@ const Projections& quant_projections();
 enum class Products : std::uint8_t { f32, f16, bf16 };
 
 /// Phases of q/k/v, and the first two of a feed-forward network, where the matrices that share activations differ in
-/// their encoding. Each is multiplied by its own inner loop; all sums are f32, in avx512_fp16 too, so that one packing
-/// of the activations serves all. An output has the bits that it has among matrices of its own encoding with f32 sums.
+/// their encoding. Each is multiplied by its own inner loop; all sums are f32, in avx512_fp16 too where some of them
+/// are not quantised, so that one packing of the activations serves all. An output has the bits that it has among
+/// matrices of its own encoding with f32 sums.
 void mixed_qkv(const QkvArgs& args, std::int32_t phase, Slice slice);
 void mixed_gate_and_up(const FfnArgs& args, std::int32_t phase, Slice slice);
 /// activation(gate) * up for the tiles of a slice, into rows `act`. `f32_panels`: Panels of args.n rows.
@@ -104,7 +105,7 @@ struct Operand {
   Activations rows;  ///< row i of the slot is row i, or row routes.rows[slot.first + i].row where it is gathered
   bool gathered;
   Products products;
-  bool sums;  ///< in addition to panels of bf16
+  bool sums;  ///< as quantised weights want them with panels of f16 or bf16
   float limit;
   std::int64_t cols;
 };
@@ -124,8 +125,9 @@ void write_key_pairs(const float* values, std::int64_t ld, std::int64_t count, s
                      std::byte* tile);
 void write_value_pairs(const float* values, std::int64_t ld, std::int64_t count, std::int64_t lane, std::int64_t width,
                        std::int64_t padded, std::byte* tile);
-/// mixed_gate_and_up_tiles() with products of bf16.
-void bf16_mixed_gate_and_up_tiles(const FfnArgs& args, std::uint32_t* panels, Slice slice, const Activations& act);
+/// mixed_gate_and_up_tiles() with products of f16 or bf16.
+void narrow_mixed_gate_and_up_tiles(const FfnArgs& args, std::uint32_t* panels, Slice slice, const Activations& act,
+                                    Products products);
 /// Packs panels [begin, end) of a slot into `memory`, for products of f16 or bf16; and what multiplies them.
 void pack_narrow_slot(const Routes& routes, const ExpertSlot& slot, const Operand& operand, std::byte* memory,
                       std::int64_t begin, std::int64_t end);

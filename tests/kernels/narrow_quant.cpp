@@ -1,0 +1,451 @@
+// Quantised weights multiplied as bf16 (avx512_bf16) and as f16 (avx512_fp16): sums equal a scalar model bit for bit
+// for every encoding, number of rows and slice; and operations whose matrices differ in their encodings.
+#include "base/block_formats.h"
+#include "kernels/quant_support.h"
+#include "support/evex_emulator.h"
+#include "support/skip.h"
+
+using namespace qinfer;
+using namespace qinfer::test;
+
+namespace {
+
+std::vector<const KernelSet*> narrow_sets() {
+  std::vector<const KernelSet*> sets;
+  for (const char* name : {"avx512_bf16", "avx512_fp16"})
+    if (const KernelSet* set = emulable_set(name)) sets.push_back(set);
+  return sets;
+}
+
+bool sums_in_f16(const KernelSet& set) { return std::string_view(set.name) == "avx512_fp16"; }
+
+/// What a set makes of plain weights where nothing else is asked for.
+Encoding plain_of(const KernelSet& set) { return sums_in_f16(set) ? Encoding::f16 : Encoding::bf16; }
+
+/// What a run of values that share scales has: a value is scale * integers[i] - minimum.
+struct ScaledRun {
+  float scale = 0, minimum = 0;
+  std::vector<float> integers;
+};
+
+blocks::Parts unpack(Encoding encoding, const std::byte* block) {
+  blocks::Parts parts;
+  switch (encoding) {
+    case Encoding::q8_0: blocks::unpack_q8_0(block, parts); break;
+    case Encoding::q4_1: blocks::unpack_q4_1(block, parts); break;
+    case Encoding::q5_0: blocks::unpack_q5_0(block, parts); break;
+    case Encoding::q5_1: blocks::unpack_q5_1(block, parts); break;
+    case Encoding::q3_k: blocks::unpack_q3_k(block, parts); break;
+    case Encoding::q4_k: blocks::unpack_q4_k(block, parts); break;
+    case Encoding::q5_k: blocks::unpack_q5_k(block, parts); break;
+    case Encoding::q6_k: blocks::unpack_q6_k(block, parts); break;
+    case Encoding::iq4_xs: blocks::unpack_iq4_xs(block, parts); break;
+    case Encoding::mxfp4: blocks::unpack_mxfp4(block, parts); break;
+    default: blocks::unpack_q4_0(block, parts); break;
+  }
+  return parts;
+}
+
+float integer_of(Encoding encoding, std::uint8_t q) {
+  switch (encoding) {
+    case Encoding::q8_0: return static_cast<float>(q) - 128;
+    case Encoding::q4_0: return static_cast<float>(q) - 8;
+    case Encoding::q5_0: return static_cast<float>(q) - 16;
+    case Encoding::q3_k: return static_cast<float>(q) - 4;
+    case Encoding::q6_k: return static_cast<float>(q) - 32;
+    case Encoding::iq4_nl:
+    case Encoding::iq4_xs: return blocks::kIq4Values[q];
+    case Encoding::mxfp4: return blocks::kFp4Doubled[q];
+    default: return q;
+  }
+}
+
+std::vector<ScaledRun> runs_of_block(Encoding encoding, const std::byte* block) {
+  const blocks::Parts parts = unpack(encoding, block);
+  const bool is_long = encoding_traits(encoding).block_values == 256;
+  const bool is_short = encoding == Encoding::q3_k || encoding == Encoding::q6_k;
+  const bool added = encoding == Encoding::q4_1 || encoding == Encoding::q5_1;
+  const bool taken = encoding == Encoding::q4_k || encoding == Encoding::q5_k;
+  std::vector<ScaledRun> runs(is_short ? 16 : is_long ? 8 : 1);
+  for (std::size_t j = 0; j < runs.size(); ++j) {
+    runs[j].scale = encoding == Encoding::mxfp4 ? blocks::e8m0_half(parts.e8m0) : f16_to_f32(parts.d);
+    if (is_long) runs[j].scale *= static_cast<float>(parts.scales[j]);
+    if (added) runs[j].minimum = -f16_to_f32(parts.m);
+    if (taken) runs[j].minimum = f16_to_f32(parts.m) * static_cast<float>(parts.minima[j]);
+    const std::size_t length = is_short ? 16 : 32;
+    for (std::size_t i = 0; i < length; ++i) runs[j].integers.push_back(integer_of(encoding, parts.q[j * length + i]));
+  }
+  return runs;
+}
+
+/// The sum of 16 pairs: each pair's, then i and i + 8 together, then i and i + 4, and so on.
+float sum_of_pairs(std::vector<float> each) {
+  for (std::size_t step = 8; step > 0; step /= 2)
+    for (std::size_t i = 0; i < step; ++i) each[i] += each[i + step];
+  return each[0];
+}
+
+/// A row of weights times a row of activations, by avx512_bf16.
+float bf16_model(Encoding encoding, const std::byte* row, const float* x, std::int64_t cols) {
+  const EncodingTraits& traits = encoding_traits(encoding);
+  float total = 0;
+  for (std::int64_t k = 0; k < cols; row += traits.block_bytes)
+    for (const ScaledRun& run : runs_of_block(encoding, row)) {
+      float sum = 0;
+      std::vector<float> pairs;
+      for (std::size_t i = 0; i < run.integers.size(); i += 2, k += 2) {
+        const float low = bf16_to_f32(f32_to_bf16(x[k])), high = bf16_to_f32(f32_to_bf16(x[k + 1]));
+        sum = static_cast<float>(sum + static_cast<double>(high) * run.integers[i + 1]);
+        sum = static_cast<float>(sum + static_cast<double>(low) * run.integers[i]);
+        pairs.push_back(low + high);
+      }
+      total = std::fma(sum, run.scale, total);
+      if (run.minimum != 0) total = std::fma(-run.minimum, sum_of_pairs(pairs), total);
+    }
+  return total;
+}
+
+/// The exponent that a row of activations is scaled by: the largest of them is then below 8.
+int exponent_of(const float* x, std::int64_t cols) {
+  float largest = 0;
+  for (std::int64_t k = 0; k < cols; ++k)
+    if (std::isfinite(x[k])) largest = std::max(largest, std::fabs(x[k]));
+  return largest == 0 ? 0 : 2 - std::ilogb(largest);
+}
+
+/// The same by avx512_fp16.
+float f16_model(Encoding encoding, const std::byte* row, const float* x, std::int64_t cols) {
+  const EncodingTraits& traits = encoding_traits(encoding);
+  const bool q4 = encoding == Encoding::q4_1 || encoding == Encoding::q4_k;
+  const bool has_minima = q4 || encoding == Encoding::q5_1 || encoding == Encoding::q5_k;
+  const float middle = !has_minima ? 0.0f : q4 ? 8.0f : 16.0f;
+  const int exponent = exponent_of(x, cols);
+  const auto scaled = [&](std::int64_t k) { return f32_to_f16(std::ldexp(x[k], exponent)); };
+  float total = 0;
+  for (std::int64_t k = 0; k < cols; row += traits.block_bytes)
+    for (const ScaledRun& run : runs_of_block(encoding, row)) {
+      std::uint16_t even = 0, odd = 0;
+      std::vector<float> pairs;
+      for (std::size_t i = 0; i < run.integers.size(); i += 2, k += 2) {
+        even = emulator::fma_f16(f32_to_f16(run.integers[i] - middle), scaled(k), even);
+        odd = emulator::fma_f16(f32_to_f16(run.integers[i + 1] - middle), scaled(k + 1), odd);
+        pairs.push_back(f16_to_f32(scaled(k)) + f16_to_f32(scaled(k + 1)));
+      }
+      total = std::fma(f16_to_f32(emulator::add_f16(even, odd)), run.scale, total);
+      if (has_minima) total = std::fma(-std::fma(-middle, run.scale, run.minimum), sum_of_pairs(pairs), total);
+    }
+  return std::ldexp(total, -exponent);
+}
+
+struct Blocks {
+  std::vector<std::byte> source;
+  TestMatrix packed;
+  const std::byte* row(std::int64_t j) const {
+    return source.data() + encoded_bytes(packed.view.format.encoding, static_cast<std::uint64_t>(j * packed.view.cols));
+  }
+};
+
+/// Plain bf16 where the encoding says so, which every set here holds.
+Blocks make_blocks(const KernelSet& set, Random& random, Encoding encoding, std::int64_t rows, std::int64_t cols) {
+  if (is_plain(encoding)) return {{}, make_matrix(set, random, element_type(encoding), rows, cols)};
+  Blocks out{random_blocks(random, encoding, rows * cols), {}};
+  WeightFormat format;
+  REQUIRE(set.weight_format(WeightRole::q, encoding, nullptr, false, format));
+  REQUIRE(format.encoding == encoding);
+  out.packed = pack_blocks(set, out.source, encoding, format, rows, cols);
+  return out;
+}
+
+/// The set that multiplies a matrix alone as this one does where these share activations: avx512_fp16 multiplies all of
+/// them in f32, as avx512 does, where some are quantised and some are not.
+const KernelSet& multiplies_alone(const KernelSet& set, std::initializer_list<Encoding> encodings) {
+  const bool any_plain = std::any_of(encodings.begin(), encodings.end(), is_plain);
+  const bool all_plain = std::all_of(encodings.begin(), encodings.end(), is_plain);
+  return sums_in_f16(set) && any_plain && !all_plain ? *usable_set("avx512") : set;
+}
+
+std::vector<float> run_linear(const KernelSet& set, const TestMatrix& w, const std::vector<float>& x, std::int64_t n,
+                              int workers) {
+  ActivationBuffer in = operand(set, x.data(), n, w.view.cols), out = residual(set, n, w.view.rows);
+  LinearArgs args{n, in.view(), w.view, false, out.view(), {}};
+  const Shape shape = linear_shape(n, w.view.cols);
+  std::vector<std::byte> memory;
+  run_all(set.linear, args, set.linear_workspace(shape), memory, workers);
+  return out.rows();
+}
+
+}  // namespace
+
+namespace {
+
+void check_against_model(const KernelSet& set, Encoding encoding, std::int64_t blocks, std::int64_t n) {
+  const std::int64_t cols = blocks * encoding_traits(encoding).block_values, outputs = 70;
+  Random random(static_cast<unsigned>(cols + n));
+  const Blocks w = make_blocks(set, random, encoding, outputs, cols);
+  const std::vector<float> x = random.values(static_cast<std::size_t>(n * cols)),
+                           out = run_linear(set, w.packed, x, n, 3);
+  const auto model = sums_in_f16(set) ? f16_model : bf16_model;
+  for (std::int64_t m = 0; m < n; ++m)
+    for (std::int64_t j = 0; j < outputs; ++j) {
+      INFO(set.name << " " << encoding_name(encoding) << " cols " << cols << " n " << n << " row " << m << " output "
+                    << j);
+      REQUIRE(out[static_cast<std::size_t>(m * outputs + j)] == model(encoding, w.row(j), x.data() + m * cols, cols));
+    }
+}
+
+}  // namespace
+
+TEST_CASE("quantised sums of bf16 and f16 products equal their scalar models bit for bit", "[kernels]") {
+  SKIP_UNLESS_CPU_HAS(!narrow_sets().empty(), "AVX-512");
+  for (const KernelSet* set : narrow_sets())
+    for (const Encoding encoding : quantised_encodings()) {
+      for (const std::int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 29})
+        check_against_model(*set, encoding, 1, n);
+      for (const std::int64_t n : {1, 7, 13}) check_against_model(*set, encoding, 3, n);
+    }
+}
+
+TEST_CASE("quantised sums of narrow products have the bits of any batch, slice and number of rows", "[kernels]") {
+  SKIP_UNLESS_CPU_HAS(!narrow_sets().empty(), "AVX-512");
+  const std::int64_t n = 27, outputs = 60;
+  for (const KernelSet* set : narrow_sets())
+    for (const Encoding encoding : quantised_encodings()) {
+      const std::int64_t cols = encoding_traits(encoding).block_values;
+      Random random(3);
+      const Blocks w = make_blocks(*set, random, encoding, outputs, cols);
+      const std::vector<float> x = random.values(static_cast<std::size_t>(n * cols)),
+                               all = run_linear(*set, w.packed, x, n, 1);
+      for (const std::int64_t size : {1, 8, 9, 13})
+        for (std::int64_t first = 0; first + size <= n; first += size) {
+          INFO(set->name << " " << encoding_name(encoding) << " rows " << first << " and " << size);
+          const std::vector<float> part(x.begin() + first * cols, x.begin() + (first + size) * cols),
+              want(all.begin() + first * outputs, all.begin() + (first + size) * outputs);
+          REQUIRE(same_bits(run_linear(*set, w.packed, part, size, 4), want));
+        }
+    }
+}
+
+TEST_CASE("sums of f16 hold the largest integers times the largest activations, and what is tiny", "[kernels]") {
+  const KernelSet* set = emulable_set("avx512_fp16");
+  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512");
+  const std::int64_t cols = 64, outputs = 33;
+  std::vector<std::byte> blocks(encoded_bytes(Encoding::q8_0, static_cast<std::uint64_t>(outputs * cols)));
+  const std::uint16_t scale = f32_to_f16(0.5f);
+  for (std::size_t at = 0; at < blocks.size(); at += 34) {
+    std::memcpy(blocks.data() + at, &scale, 2);
+    std::fill_n(blocks.begin() + static_cast<std::ptrdiff_t>(at) + 2, 32, std::byte{0x80});  // -128
+  }
+  WeightFormat format;
+  REQUIRE(set->weight_format(WeightRole::q, Encoding::q8_0, nullptr, false, format));
+  const TestMatrix w = pack_blocks(*set, blocks, Encoding::q8_0, format, outputs, cols);
+  for (const float x : {1.0f, std::nextafter(2.0f, 0.0f), 65504.0f, 1e30f, -3e38f / 8192, 1e-30f, 0x1p-126f}) {
+    std::vector<float> row(static_cast<std::size_t>(2 * cols), x);
+    row[5] = x / 4096;  // next to the largest one
+    const std::vector<float> out = run_linear(*set, w, row, 2, 2);
+    INFO(x);
+    // Two halves of 16 products, each rounded by up to 2^-11, and their sum.
+    const double want = -64.0 * x * static_cast<double>(cols), bound = 17 * 0x1p-11 * std::fabs(want);
+    for (std::int64_t j = 0; j < outputs; ++j) {
+      CHECK(std::fabs(out[static_cast<std::size_t>(outputs + j)] - want) <= bound);
+      CHECK(std::fabs(out[static_cast<std::size_t>(j)] - want * 63 / 64) <= bound);
+    }
+  }
+  // What is no number stays in its row.
+  std::vector<float> rows(static_cast<std::size_t>(3 * cols), 1.0f);
+  const std::vector<float> usual = run_linear(*set, w, rows, 3, 1);
+  for (const float x : {NAN, INFINITY}) {
+    rows[static_cast<std::size_t>(cols) + 7] = x;
+    const std::vector<float> out = run_linear(*set, w, rows, 3, 1);
+    for (std::int64_t j = 0; j < outputs; ++j) {
+      const float of_row = out[static_cast<std::size_t>(outputs + j)];
+      CHECK((std::isnan(x) ? std::isnan(of_row) : of_row == -INFINITY));
+      for (const std::int64_t m : {0, 2})
+        CHECK(out[static_cast<std::size_t>(m * outputs + j)] == usual[static_cast<std::size_t>(m * outputs + j)]);
+    }
+  }
+}
+
+TEST_CASE("what comes after sums of narrow products: biases, scales, what was there, and soft caps", "[kernels]") {
+  SKIP_UNLESS_CPU_HAS(!narrow_sets().empty(), "AVX-512");
+  const std::int64_t outputs = 70, cols = 256;
+  for (const KernelSet* set : narrow_sets())
+    for (const Encoding encoding : {Encoding::q4_k, Encoding::q8_0})
+      for (const std::int64_t n : {1, 9}) {
+        INFO(set->name << " " << encoding_name(encoding) << " n " << n);
+        Random random(5);
+        const Blocks w = make_blocks(*set, random, encoding, outputs, cols);
+        const auto size = static_cast<std::size_t>(n * outputs);
+        const std::vector<float> x = random.values(static_cast<std::size_t>(n * cols)), before = random.values(size),
+                                 bias = random.values(static_cast<std::size_t>(outputs)),
+                                 sums = run_linear(*set, w.packed, x, n, 2);
+        ActivationBuffer in = operand(*set, x.data(), n, cols), out = residual(*set, before, n, outputs);
+        LinearArgs layer{n, in.view(), {w.packed.view, bias.data(), 0.75f}, true, out.view(), {}};
+        std::vector<std::byte> memory;
+        run_all(set->linear, layer, set->linear_workspace(linear_shape(n, cols)), memory, 2);
+        std::vector<float> logits(size);
+        std::vector<float*> rows;
+        for (std::int64_t m = 0; m < n; ++m) rows.push_back(logits.data() + m * outputs);
+        LmHeadArgs head{n, in.view(), w.packed.view, rows.data(), {}, 30};
+        Shape shape = linear_shape(n, cols);
+        shape.vocab = static_cast<std::uint32_t>(outputs);
+        run_all(set->lm_head, head, set->lm_head_workspace(shape), memory, 2);
+        const std::vector<float> got = out.rows();
+        for (std::size_t i = 0; i < size; ++i) {
+          CHECK(got[i] == before[i] + (sums[i] + bias[i % static_cast<std::size_t>(outputs)]) * 0.75f);
+          CHECK(std::fabs(logits[i] - 30 * std::tanh(static_cast<double>(sums[i]) / 30)) <= 1e-5);
+        }
+      }
+}
+
+namespace {
+
+void check_qkv(const KernelSet* set) {
+  constexpr std::uint32_t kHeads = 2, kWidth = 24;
+  const std::int64_t cols = 256, rows = kHeads * kWidth;
+  const Encoding plain = plain_of(*set);
+  const Encoding all[][3] = {{Encoding::q4_k, Encoding::q4_k, Encoding::q6_k},
+                             {Encoding::q4_k, Encoding::q5_0, plain},
+                             {Encoding::bf16, Encoding::q8_0, Encoding::q8_0},
+                             {plain, Encoding::q4_0, plain}};
+  for (const auto& encodings : all)
+    for (const std::int32_t n : {1, 9, 30}) {
+      Random random(static_cast<unsigned>(n));
+      Blocks w[3];
+      for (int i = 0; i < 3; ++i) w[i] = make_blocks(*set, random, encodings[i], rows, cols);
+      const std::vector<float> x = random.values(static_cast<std::size_t>(n * cols));
+      const KvLayout layout{
+          DType::f32, 1, kHeads, kWidth, set->kv_head_dim_padded(kWidth, DType::f32), 32, set->kv_order(DType::f32)};
+      std::vector<std::byte> arena(layout.block_bytes());
+      ActivationBuffer in = operand(*set, x.data(), n, cols), q(set->layouts.query_of(n), n, rows);
+      const Sequence sequence{{arena.data(), nullptr}, 0, n, 1};
+      QkvArgs args;
+      args.n = n, args.x = in.view(), args.q = q.view();
+      args.wq = w[0].packed.view, args.wk = w[1].packed.view, args.wv = w[2].packed.view;
+      args.n_heads = kHeads, args.kv = layout, args.sequences = {&sequence, 1};
+      std::vector<std::byte> memory;
+      const Shape shape{.batch = static_cast<std::uint32_t>(n),
+                        .hidden = static_cast<std::uint32_t>(cols),
+                        .n_heads = kHeads,
+                        .n_kv_heads = kHeads,
+                        .head_dim = kWidth,
+                        .ffn = 1,
+                        .vocab = 1,
+                        .context = 32};
+      run_all(set->qkv, args, set->qkv_workspace(shape), memory, 3);
+      std::vector<float> alone[3];
+      const KernelSet& own = multiplies_alone(*set, {encodings[0], encodings[1], encodings[2]});
+      INFO(set->name << ", alone on " << own.name << ", n " << n);
+      for (int i = 0; i < 3; ++i) alone[i] = run_linear(own, w[i].packed, x, n, 1);
+      CHECK(same_bits(q.rows(), alone[0]));
+      for (std::uint32_t m = 0; m < static_cast<std::uint32_t>(n); ++m)
+        for (std::uint32_t head = 0; head < kHeads; ++head)
+          for (std::uint32_t i = 0; i < kWidth; ++i) {
+            const auto* keys = reinterpret_cast<const float*>(sequence.kv.k_tile(layout, 0, head, 0));
+            const std::size_t at = (std::size_t{m} * kHeads + head) * kWidth + i;
+            REQUIRE(keys[layout.k_index(m + 1, i)] == alone[1][at]);
+            REQUIRE(keys[layout.tile_bytes() / 4 + layout.v_index(m + 1, i)] == alone[2][at]);
+          }
+    }
+}
+
+void check_networks(const KernelSet* set) {
+  const std::int64_t hidden = 256, width = 512;
+  const Encoding plain = plain_of(*set);
+  for (const auto& [gate_as, up_as, down_as] :
+       {std::tuple(Encoding::q4_k, Encoding::q6_k, Encoding::q8_0),
+        std::tuple(Encoding::bf16, Encoding::q4_0, Encoding::bf16),
+        std::tuple(Encoding::q5_k, Encoding::q5_k, Encoding::q6_k), std::tuple(plain, Encoding::q4_k, plain),
+        std::tuple(Encoding::q8_0, plain, Encoding::q4_1)})
+    for (const std::int64_t n : {1, 10, 40}) {
+      Random random(static_cast<unsigned>(n));
+      const Blocks gate = make_blocks(*set, random, gate_as, width, hidden),
+                   up = make_blocks(*set, random, up_as, width, hidden),
+                   down = make_blocks(*set, random, down_as, hidden, width);
+      const std::vector<float> x = random.values(static_cast<std::size_t>(n * hidden));
+      ActivationBuffer in = operand(*set, x.data(), n, hidden), out = residual(*set, n, hidden);
+      FfnArgs args{n,          in.view(), gate.packed.view, up.packed.view, down.packed.view,
+                   out.view(), {},        Activation::silu, false};
+      std::vector<std::byte> memory;
+      const Shape shape{.batch = static_cast<std::uint32_t>(n),
+                        .hidden = static_cast<std::uint32_t>(hidden),
+                        .n_heads = 1,
+                        .n_kv_heads = 1,
+                        .head_dim = 2,
+                        .ffn = static_cast<std::uint32_t>(width),
+                        .vocab = 1,
+                        .context = 1};
+      run_all(set->ffn, args, set->ffn_workspace(shape), memory, 3);
+      const KernelSet& own = multiplies_alone(*set, {gate_as, up_as});
+      const std::vector<float> g = run_linear(own, gate.packed, x, n, 1), u = run_linear(own, up.packed, x, n, 1),
+                               got = out.rows();
+      for (std::int64_t m = 0; m < n; ++m)
+        for (std::int64_t i = 0; i < hidden; ++i) {
+          double want = 0, magnitude = 0;
+          for (std::int64_t j = 0; j < width; ++j) {
+            const double a = g[static_cast<std::size_t>(m * width + j)], b = u[static_cast<std::size_t>(m * width + j)];
+            const double term =
+                a / (1 + std::exp(-a)) * b * down.packed.values[static_cast<std::size_t>(i * width + j)];
+            want += term, magnitude += std::fabs(term);
+          }
+          INFO(set->name << " " << encoding_name(gate_as) << " n " << n << " row " << m << " output " << i);
+          // Each term is rounded once, and sums of what is multiplied with minima cancel.
+          REQUIRE(std::fabs(got[static_cast<std::size_t>(m * hidden + i)] - want) <= 4 * kBf16 * magnitude + 1e-30);
+        }
+    }
+}
+
+void check_experts(const KernelSet* set) {
+  const std::int64_t hidden = 256, width = 512;
+  const Encoding plain = plain_of(*set);
+  for (const auto& [gate_as, up_as, down_as] :
+       {std::tuple(Encoding::q4_k, Encoding::q4_k, Encoding::q6_k),
+        std::tuple(Encoding::q4_k, Encoding::q5_0, Encoding::bf16),
+        std::tuple(Encoding::bf16, Encoding::bf16, Encoding::q4_1), std::tuple(plain, Encoding::q4_0, Encoding::q8_0),
+        std::tuple(Encoding::q6_k, plain, plain)})
+    for (const std::int64_t n : {1, 10, 40}) {
+      INFO(set->name << " " << encoding_name(gate_as) << " n " << n);
+      Random random(static_cast<unsigned>(n));
+      const Blocks gate = make_blocks(*set, random, gate_as, width, hidden),
+                   up = make_blocks(*set, random, up_as, width, hidden),
+                   down = make_blocks(*set, random, down_as, hidden, width);
+      const TestMatrix router = make_matrix(*set, random, DType::f32, 1, hidden, WeightRole::router);
+      const std::vector<float> x = random.values(static_cast<std::size_t>(n * hidden));
+      ActivationBuffer in = operand(*set, x.data(), n, hidden), alone = residual(*set, n, hidden),
+                       out = residual(*set, n, hidden);
+      Shape shape;
+      shape.batch = static_cast<std::uint32_t>(n), shape.hidden = hidden, shape.ffn = width;
+      shape.n_heads = shape.n_kv_heads = 1, shape.head_dim = 2;
+      shape.experts = shape.top_k = 1, shape.expert_width = width;
+      std::vector<std::byte> memory;
+      FfnArgs network{
+          n, in.view(), gate.packed.view, up.packed.view, down.packed.view, alone.view(), {}, Activation::silu, false};
+      run_all(set->ffn, network, set->ffn_workspace(shape), memory, 3);
+      MoeArgs args;
+      args.n = n, args.x = in.view(), args.router = router.view;
+      args.gate = &network.gate, args.up = &network.up, args.down = &network.down;
+      args.experts = args.top_k = 1, args.out = out.view(), args.accumulate = false;
+      const MoeWorkspace size = set->moe_workspace(shape);
+      std::vector<std::byte> buffers(size.routes + size.gathered + size.inner + 256, std::byte{0xff});
+      std::byte* at = buffers.data() + (64 - reinterpret_cast<std::uintptr_t>(buffers.data()) % 64) % 64;
+      args.buffers = {at, at + size.routes, at + size.routes + size.gathered};
+      run_all(set->moe_ffn, args, {0, size.per_worker}, memory, 3);
+      CHECK(same_bits(out.rows(), alone.rows()));
+    }
+}
+
+}  // namespace
+
+TEST_CASE("q/k/v of any encodings have the bits that each has alone, with narrow products", "[kernels]") {
+  SKIP_UNLESS_CPU_HAS(!narrow_sets().empty(), "AVX-512");
+  for (const KernelSet* set : narrow_sets()) check_qkv(set);
+}
+
+TEST_CASE("networks whose gate and up differ in their encoding, with narrow products", "[kernels]") {
+  SKIP_UNLESS_CPU_HAS(!narrow_sets().empty(), "AVX-512");
+  for (const KernelSet* set : narrow_sets()) check_networks(set);
+}
+
+TEST_CASE("an expert of any encodings has the bits of a network, with narrow products", "[kernels]") {
+  SKIP_UNLESS_CPU_HAS(!narrow_sets().empty(), "AVX-512");
+  for (const KernelSet* set : narrow_sets()) check_experts(set);
+}
