@@ -61,7 +61,8 @@ std::string whole_message(const ChatArgs& args) {
 }
 
 /// What no option says is as the model wants it.
-void add_to_sampler(const Sampling& model, const Options& given, bool is_greedy, qinfer_sampler_options& sampler) {
+void add_to_sampler(const Sampling& model, const Options& given, bool is_greedy, ConversationOptions& conversation) {
+  qinfer_sampler_options& sampler = conversation.sampler;
   const auto add = [&](const char* option, auto member) {
     if (!given.was_given(option)) sampler.*member = model.options.*member;
   };
@@ -77,6 +78,8 @@ void add_to_sampler(const Sampling& model, const Options& given, bool is_greedy,
   add("--mirostat-ent", &qinfer_sampler_options::mirostat_tau);
   add("--mirostat-lr", &qinfer_sampler_options::mirostat_eta);
   if (is_greedy) sampler.temperature = 0;
+  if (!given.was_given("--samplers")) conversation.sampler_texts.steps = model.steps;
+  if (!given.was_given("--repeat-last-n")) conversation.sampler_texts.penalty_window = model.penalty_window;
 }
 
 int run_chat(ChatArgs& args, const Options& given) {
@@ -95,7 +98,7 @@ int run_chat(ChatArgs& args, const Options& given) {
   guard.reset();
   if (args.conversation.template_text.empty()) need_template(model);
   const Sampling sampling = sampling_of(model);
-  add_to_sampler(sampling, given, args.greedy, args.conversation.sampler);
+  add_to_sampler(sampling, given, args.greedy, args.conversation);
   args.conversation.drops_oldest = args.overflow == "drop-oldest";
   args.view.model = model_name(model.info(), args.model);
   args.view.keeps_history = !args.no_history;

@@ -73,6 +73,15 @@ std::string step_letters(const std::string& names) {
   return letters;
 }
 
+std::string known_steps(std::string_view letters) {
+  std::string known;
+  for (const Step& step : kSteps) known += step.letter;
+  std::string kept;
+  for (const char letter : letters)
+    if (known.find(letter) != known.npos && kept.find(letter) == kept.npos) kept += letter;
+  return kept;
+}
+
 std::string step_names(const std::string& letters) {
   std::string names;
   for (const char letter : letters)
@@ -88,6 +97,9 @@ void add_more_sampler_args(Options& options, qinfer_sampler_options& sampler, Sa
   const auto whole = [&](const char* name, std::uint32_t& value, std::uint64_t highest, const char* help) {
     options.add(name, value, help).whole_number(0, highest).type_name("N");
   };
+  options.add("--repeat-last-n", texts.penalty_window, "How far back penalties look (default -1: all; 0 = off)")
+      .real_number(-1, 1u << 30)
+      .type_name("N");
   real("--typical", sampler.typical_p, 0, 1, "Keep the most typical tokens that together reach this probability");
   real("--top-nsigma", sampler.top_n_sigma, -1, 1000, "Keep tokens within X standard deviations of the best logit");
   real("--dynatemp-range", sampler.dynatemp_range, 0, 1000, "Temperature less and plus X, by the entropy (0 = off)");
@@ -139,6 +151,8 @@ std::string breakers_text(const SamplerTexts& texts) {
 void set_sampler(qi::Session& session, qinfer_sampler_options sampler, const SamplerTexts& texts) {
   std::copy(texts.steps.begin(), texts.steps.end(), sampler.steps);
   sampler.top_n_sigma = std::max(sampler.top_n_sigma, 0.0F);
+  if (texts.penalty_window == 0) sampler.repeat_penalty = sampler.frequency_penalty = sampler.presence_penalty = 0;
+  sampler.penalty_tokens = static_cast<std::uint32_t>(std::max(texts.penalty_window, 0));
   if (texts.dry_window == 0) sampler.dry_multiplier = 0;
   sampler.dry_penalty_tokens = static_cast<std::uint32_t>(std::max(texts.dry_window, 0));
   if (!texts.breakers.empty() || sampler.dry_multiplier > 0) session.set_dry_breakers(breakers_of(texts));

@@ -16,13 +16,16 @@ struct SamplerTexts {
   std::string steps;                  ///< letters; "" = the default order
   std::vector<std::string> breakers;  ///< of DRY, as typed; empty: the default ones
   std::int32_t dry_window = -1;       ///< -1: all tokens; 0: DRY is off
+  std::int32_t penalty_window = -1;   ///< -1: all tokens; 0: penalties are off
 };
 
 /// Adds them; add_sampler_args() of options.h has the others.
 void add_more_sampler_args(Options& options, qinfer_sampler_options& sampler, SamplerTexts& texts);
 /// "top_k;temperature" as letters of qinfer_sampler_options.steps. Throws Failure, which says what would be right.
 std::string step_letters(const std::string& names);
-/// The inverse.
+/// Letters of a file, without those that are none of a step or were there before.
+std::string known_steps(std::string_view letters);
+/// The inverse of step_letters().
 std::string step_names(const std::string& letters);
 /// One more breaker of DRY, as it was typed; "none" and "default" take the place of all. Throws Failure, which says
 /// what would be right.

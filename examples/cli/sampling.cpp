@@ -89,12 +89,21 @@ void take(const qi::Model& model, const Keys& keys, qinfer_sampler_options& opti
   if (const auto stated = number(model, keys.top_k, kMaxTopK)) options.top_k = static_cast<std::uint32_t>(*stated);
 }
 
+/// What only GGUF files state, as llama.cpp reads it.
+void take_steps(const qi::Model& model, Sampling& sampling) {
+  sampling.steps = known_steps(model.meta("gguf.general.sampling.sequence").value_or(""));
+  const std::string window(model.meta("gguf.general.sampling.penalty_last_n").value_or("-1"));
+  std::from_chars(window.data(), window.data() + window.size(), sampling.penalty_window);
+  sampling.penalty_window = std::max(sampling.penalty_window, -1);
+}
+
 std::string short_number(double value) { return format("%g", value); }
 
 }  // namespace
 
 Sampling sampling_of(const qi::Model& model) {
   Sampling sampling;
+  take_steps(model, sampling);
   if (states_any(model, kGguf)) {
     sampling.options = llama_cpp_defaults();
     sampling.origin = "as the GGUF file says";
@@ -236,6 +245,9 @@ const Setting kSettings[] = {
     {"samplers", "", "steps in order, with ; between them; default",
      [](Conv& c, const Text& v) { c.sampler_texts.steps = v == "default" ? "" : step_letters(v); },
      [](const Conv& c) { return c.sampler_texts.steps.empty() ? Text("default") : step_names(c.sampler_texts.steps); }},
+    {"repeat-last-n", "", "how far back penalties look (-1 = all, 0 = off)",
+     [](Conv& c, const Text& v) { set_window(c.sampler_texts.penalty_window, v); },
+     [](const Conv& c) { return std::to_string(c.sampler_texts.penalty_window); }},
     {"repeat-penalty", "", "divide the logits of past tokens (1 = off)",
      [](Conv& c, const Text& v) { set_real(c.sampler.repeat_penalty, v, 0, kMaxReal); },
      [](const Conv& c) { return short_number(c.sampler.repeat_penalty == 0 ? 1 : c.sampler.repeat_penalty); }},

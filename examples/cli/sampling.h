@@ -12,7 +12,9 @@ namespace cli {
 
 struct Sampling {
   qinfer_sampler_options options = qi::options<qinfer_sampler_options>();
-  std::string origin;  ///< who says so, for people
+  std::string steps;                 ///< of SamplerTexts
+  std::int32_t penalty_window = -1;  ///< of SamplerTexts
+  std::string origin;                ///< who says so, for people
 };
 
 /// What generation_config.json, or the keys general.sampling.* of a GGUF file, say. do_sample is read as transformers

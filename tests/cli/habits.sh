@@ -297,6 +297,36 @@ check_no_temporary_folder() {
   check "edit: the conversation is there" [ "$(roles "$work/unedited.json")" = ua ]
 }
 
+# A GGUF file with keys that say how to sample, as llama.cpp's converter writes them.
+check_gguf_sampling() {
+  "$qinfer" pack "$model" "$work/says.gguf" --gguf >/dev/null 2>&1
+  python3 - "$work/says.gguf" <<'EOF'
+import struct, sys
+def text(value): return struct.pack("<Q", len(value)) + value
+def entry(key, kind, value): return text(b"general." + key) + struct.pack("<I", kind) + value
+data = open(sys.argv[1], "rb").read()
+added = entry(b"sampling.sequence", 8, text(b"ek?tk")) + entry(b"sampling.penalty_last_n", 5, struct.pack("<i", 32))
+added += entry(b"note", 8, text(b"-" * (-len(added + entry(b"note", 8, text(b""))) % 32)))  # tensors stay aligned
+n_keys = struct.unpack_from("<Q", data, 16)[0]
+open(sys.argv[1], "wb").write(data[:16] + struct.pack("<Q", n_keys + 3) + added + data[24:])
+EOF
+  start 80 "$work/says.gguf"
+  say "/show"
+  check "GGUF keys: the steps of the sampler" shows "^samplers +penalties;top_k;temperature "
+  check "GGUF keys: how far back penalties look" shows "^repeat-last-n +32 "
+  say "/set samplers default"
+  say "/set repeat-last-n -2"
+  check "set: how far back penalties look" shows 'repeat-last-n: "-2" is not'
+  say "/set repeat-last-n -1"
+  say "/show"
+  check "set: what a file says is changed" shows "^samplers +default "
+  check "set: penalties look at all tokens" shows "^repeat-last-n +-1 "
+  start 80 "$work/says.gguf" --samplers "dry;temperature" --repeat-last-n 0
+  say "/show"
+  check "options: before what a file says" shows "^samplers +dry;temperature "
+  check "options: no penalties" shows "^repeat-last-n +0 "
+}
+
 stories=$(dirname "$model")/tiny-stories
 copy=$work/tiny-chat
 cp -r "$model" "$copy"
@@ -316,5 +346,6 @@ check_typing
 check_type_ahead_and_wrap
 check_overflow
 check_no_temporary_folder
+check_gguf_sampling
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

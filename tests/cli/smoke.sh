@@ -212,6 +212,12 @@ check_generate() {
     --samplers "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"
   expect "generate with mirostat" 0 generate "$model" "Once" -n 8 --temp 0.8 --mirostat 2 --mirostat-lr 0.2 \
     --mirostat-ent 4 --dry-multiplier 1 --dry-sequence-breaker none --dry-penalty-last-n 0
+  run generate "$model" "Once" -n 30 --repeat-penalty 2 --repeat-last-n 0
+  first=$(cat "$out")
+  run generate "$model" "Once" -n 30
+  check "generate: penalties that look at no token are off" [ "$(cat "$out")" = "$first" ]
+  run generate "$model" "Once" -n 30 --repeat-penalty 2 --repeat-last-n 20
+  check "generate: penalties that look at some tokens" [ "$(cat "$out")" != "$first" ]
   expect "generate with mirostat 1" 1 generate "$model" "Once" -n 8 --temp 0.8 --mirostat 1
   check "generate with mirostat 1: which there is" grep -q 'mirostat is 1, expected 0 or 2' "$err"
   expect "generate to the end of the context" 0 generate "$model" "Once" -n 0 --context 24
