@@ -291,7 +291,7 @@ typedef struct qinfer_runtime_options {
                                            runtime on one of them, has the system permit this process to use tiles,
                                            for as long as it lives, also after all handles are freed: from then on
                                            sigaltstack() fails with ENOMEM for a stack of less than
-                                           sysconf(_SC_SIGSTKSZ) bytes (SIGSTKSZ, 8,192, is too small). Where a
+                                           sysconf(_SC_MINSIGSTKSZ) bytes, some 12,000 (not 8,192). Where a
                                            thread has such a stack already, or a seccomp filter forbids it, the
                                            system refuses: the next best set runs the model, and a warning in the
                                            log says why; what was packed or named is QINFER_E_UNSUPPORTED.

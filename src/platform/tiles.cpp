@@ -48,7 +48,7 @@ Status real_request() { return tile_refusal(ENOSYS); }
 const char* cause_of(int code) {
   switch (code) {
     case ENOSPC:
-    case ENOMEM: return "a thread has an alternate signal stack (sigaltstack) of less than sysconf(_SC_SIGSTKSZ) bytes";
+    case ENOMEM: return "a thread has an alternate signal stack (sigaltstack) below sysconf(_SC_MINSIGSTKSZ) bytes";
     case EPERM:
     case EACCES: return "something like a seccomp filter forbids it";
     case EINVAL:

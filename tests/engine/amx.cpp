@@ -90,7 +90,7 @@ TEST_CASE("a system that does not let tiles be used is asked why", "[amx]") {
   };
   for (const Case& c :
        {Case{ENOSPC, "No space left on device", "sigaltstack"},
-        Case{ENOMEM, "Cannot allocate memory", "sysconf(_SC_SIGSTKSZ)"},
+        Case{ENOMEM, "Cannot allocate memory", "sysconf(_SC_MINSIGSTKSZ)"},
         Case{EPERM, "Operation not permitted", "seccomp"}, Case{EACCES, "Permission denied", "seccomp"},
         Case{EINVAL, "Invalid argument", "Linux 5.16"}, Case{ENOSYS, "Function not implemented", "Linux 5.16"},
         Case{EOPNOTSUPP, "not supported", "no tiles"}, Case{EIO, "Input/output error", "not known"}}) {
