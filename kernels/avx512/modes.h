@@ -29,18 +29,9 @@ struct Bf16Mode {
 #endif
 
 /// Quantised matrices.
-struct QuantFp16Loops {
-  const TileKernels* kernels;
-  std::int64_t bytes;
-  explicit QuantFp16Loops(const Matrix& w)
-      : kernels(&quant_fp16_kernels(w.format.encoding)), bytes(bytes_of_quant_tile(w.format.encoding, w.cols)) {}
-  std::int64_t tiles_for(std::int64_t tokens) const { return kernels->most_tiles[tokens]; }
-  TileKernel kernel(std::int64_t tokens, std::int64_t tiles) const { return kernels->at[tokens][tiles]; }
-};
-
 struct QuantFp16Mode {
   using Values = F16SummedPairs;
-  using Loops = QuantFp16Loops;
+  using Loops = QuantLoops<quant_fp16_kernels>;
 };
 
 /// Quantised matrices, and plain ones in pairs together with them.

@@ -193,8 +193,5 @@ struct QuantSums {
   }
 };
 
-template <Encoding encoding>
-inline constexpr LoopTable<QuantSums<encoding>> kQuantTable;
-
 }  // namespace
 }  // namespace qinfer::kernels::avx512

@@ -78,9 +78,6 @@ inline void each_pair(const std::byte* const (&at)[strips], const std::byte*& ah
   }
 }
 
-template <typename Sums>
-inline constexpr LoopTable<Sums> kLoopsOf;
-
 /// The loops Sums<encoding>, of nibbles alone.
 template <template <Encoding> typename Sums>
 inline const TileKernels& nibble_loops(Encoding encoding) {
@@ -100,29 +97,6 @@ inline const TileKernels& nibble_loops(Encoding encoding) {
     case Encoding::q5_1:
     case Encoding::q5_k:
     case Encoding::q6_k: break;
-  }
-  __builtin_unreachable();  // asked for these alone
-}
-
-/// Those of five, six and eight bits.
-template <template <Encoding> typename Sums>
-inline const TileKernels& plane_loops(Encoding encoding) {
-  switch (encoding) {
-    case Encoding::q5_0: return kLoopsOf<Sums<Encoding::q5_0>>;
-    case Encoding::q5_1: return kLoopsOf<Sums<Encoding::q5_1>>;
-    case Encoding::q5_k: return kLoopsOf<Sums<Encoding::q5_k>>;
-    case Encoding::q6_k: return kLoopsOf<Sums<Encoding::q6_k>>;
-    case Encoding::q8_0: return kLoopsOf<Sums<Encoding::q8_0>>;
-    case Encoding::f32:
-    case Encoding::f16:
-    case Encoding::bf16:
-    case Encoding::q4_0:
-    case Encoding::q4_1:
-    case Encoding::q3_k:
-    case Encoding::q4_k:
-    case Encoding::iq4_nl:
-    case Encoding::iq4_xs:
-    case Encoding::mxfp4: break;
   }
   __builtin_unreachable();  // asked for these alone
 }

@@ -214,8 +214,5 @@ struct QuantSums {
   }
 };
 
-template <Encoding encoding>
-inline constexpr LoopTable<QuantSums<encoding>> kQuantTable;
-
 }  // namespace
 }  // namespace qinfer::kernels::QINFER_ISA

@@ -30,12 +30,13 @@ struct FixedLoops {
   }
 };
 
-/// Those of a quantised matrix, by its encoding.
+/// Those of a quantised matrix, which `kernels_of` has for its encoding.
+template <const TileKernels& (*kernels_of)(Encoding)>
 struct QuantLoops {
   const TileKernels* kernels;
   std::int64_t bytes;
   explicit QuantLoops(const Matrix& w)
-      : kernels(&quant_kernels(w.format.encoding)), bytes(bytes_of_quant_tile(w.format.encoding, w.cols)) {}
+      : kernels(&kernels_of(w.format.encoding)), bytes(bytes_of_quant_tile(w.format.encoding, w.cols)) {}
   std::int64_t tiles_for(std::int64_t tokens) const { return kernels->most_tiles[tokens]; }
   TileKernel kernel(std::int64_t tokens, std::int64_t tiles) const { return kernels->at[tokens][tiles]; }
 };
@@ -48,7 +49,7 @@ struct F32Mode {
 
 struct QuantMode {
   using Values = F32Values;
-  using Loops = QuantLoops;
+  using Loops = QuantLoops<quant_kernels>;
 };
 
 /// Panels of the values that a mode multiplies.

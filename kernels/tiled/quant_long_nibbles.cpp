@@ -5,9 +5,9 @@ namespace qinfer::kernels::QINFER_ISA {
 
 const TileKernels& quant_long_nibble_kernels(Encoding encoding) {
   switch (encoding) {
-    case Encoding::q3_k: return kQuantTable<Encoding::q3_k>;
-    case Encoding::iq4_xs: return kQuantTable<Encoding::iq4_xs>;
-    case Encoding::q4_k: return kQuantTable<Encoding::q4_k>;
+    case Encoding::q3_k: return kLoopsOf<QuantSums<Encoding::q3_k>>;
+    case Encoding::iq4_xs: return kLoopsOf<QuantSums<Encoding::iq4_xs>>;
+    case Encoding::q4_k: return kLoopsOf<QuantSums<Encoding::q4_k>>;
     case Encoding::f32:
     case Encoding::f16:
     case Encoding::bf16:

@@ -5,10 +5,10 @@ namespace qinfer::kernels::QINFER_ISA {
 
 const TileKernels& quant_nibble_kernels(Encoding encoding) {
   switch (encoding) {
-    case Encoding::q4_1: return kQuantTable<Encoding::q4_1>;
-    case Encoding::iq4_nl: return kQuantTable<Encoding::iq4_nl>;
-    case Encoding::mxfp4: return kQuantTable<Encoding::mxfp4>;
-    case Encoding::q4_0: return kQuantTable<Encoding::q4_0>;
+    case Encoding::q4_1: return kLoopsOf<QuantSums<Encoding::q4_1>>;
+    case Encoding::iq4_nl: return kLoopsOf<QuantSums<Encoding::iq4_nl>>;
+    case Encoding::mxfp4: return kLoopsOf<QuantSums<Encoding::mxfp4>>;
+    case Encoding::q4_0: return kLoopsOf<QuantSums<Encoding::q4_0>>;
     case Encoding::f32:
     case Encoding::f16:
     case Encoding::bf16:
