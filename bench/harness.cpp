@@ -20,6 +20,7 @@ Ceilings measure_ceilings(const std::vector<std::uint32_t>& cpus) {
   return {cli::measure_read_bandwidth(cpus).bytes_per_second,
           peak.flops,
           peak.f16_flops,
+          peak.int16_flops,
           peak.dot_flops,
           peak.tile_flops,
           peak.avx2_flops};
@@ -55,7 +56,8 @@ const kernels::KernelSetRow& row_of(const kernels::KernelSet& set) {
 double projection_peak(const Ceilings& ceilings, const kernels::KernelSet& set, Encoding weights) {
   switch (row_of(set).numerics.multiplier(weights)) {
     case kernels::Multiplier::f32_fma:
-      return std::string_view(set.name) == "avx2" ? ceilings.avx2_flops : ceilings.f32_flops;
+      return std::string_view(set.name).starts_with("avx2") ? ceilings.avx2_flops : ceilings.f32_flops;
+    case kernels::Multiplier::int16_dot: return ceilings.int16_flops;
     case kernels::Multiplier::f16_fma: return ceilings.f16_flops;
     case kernels::Multiplier::bf16_dot: return ceilings.dot_flops;
     case kernels::Multiplier::bf16_tiles: return ceilings.tile_flops;

@@ -38,10 +38,11 @@ T value_of(Result<T> result) {
 struct Ceilings {
   double bandwidth = 0;  ///< bytes per second
   double f32_flops = 0;
-  double f16_flops = 0;   ///< 0: the CPU does not compute in f16
-  double dot_flops = 0;   ///< of products of bf16; 0: the CPU has no instruction for them
-  double tile_flops = 0;  ///< 0: no AMX
-  double avx2_flops = 0;  ///< f32_flops with registers of 256 bits; 0: the CPU has none
+  double f16_flops = 0;    ///< 0: the CPU does not compute in f16
+  double int16_flops = 0;  ///< of products of 16-bit integers; 0: the CPU has no instruction for them
+  double dot_flops = 0;    ///< of products of bf16; 0: the CPU has no instruction for them
+  double tile_flops = 0;   ///< 0: no AMX
+  double avx2_flops = 0;   ///< f32_flops with registers of 256 bits; 0: the CPU has none
 };
 Ceilings measure_ceilings(const std::vector<std::uint32_t>& cpus);
 

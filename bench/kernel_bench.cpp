@@ -84,6 +84,7 @@ void print_ceilings(const Ceilings& ceilings) {
   print("read bandwidth", ceilings.bandwidth, "GB/s");
   print("f32 FMA peak", ceilings.f32_flops, "GFLOP/s");
   print("f16 FMA peak", ceilings.f16_flops, "GFLOP/s");
+  print("int16 dot peak", ceilings.int16_flops, "GFLOP/s");
   print("bf16 dot peak", ceilings.dot_flops, "GFLOP/s");
   print("AMX bf16 peak", ceilings.tile_flops, "GFLOP/s");
 }

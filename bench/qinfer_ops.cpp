@@ -67,7 +67,8 @@ class EvenRouter {
 /// The ceiling of products with such weights.
 const char* peak_name(const KernelSet& set, Encoding weights) {
   switch (row_of(set).numerics.multiplier(weights)) {
-    case kernels::Multiplier::f32_fma: return std::string_view(set.name) == "avx2" ? "avx2-fma" : "f32-fma";
+    case kernels::Multiplier::f32_fma: return std::string_view(set.name).starts_with("avx2") ? "avx2-fma" : "f32-fma";
+    case kernels::Multiplier::int16_dot: return "int16-dot";
     case kernels::Multiplier::f16_fma: return "f16-fma";
     case kernels::Multiplier::bf16_tiles: return "amx-bf16";
     case kernels::Multiplier::bf16_dot: return "bf16-dot";
@@ -281,6 +282,8 @@ void print_ceilings(const std::vector<std::uint32_t>& cpus) {
   std::printf("{\"name\": \"ceiling/f32-fma\", \"gflops\": %.2f}\n", ceilings.f32_flops / 1e9);
   if (ceilings.avx2_flops > 0)
     std::printf("{\"name\": \"ceiling/avx2-fma\", \"gflops\": %.2f}\n", ceilings.avx2_flops / 1e9);
+  if (ceilings.int16_flops > 0)
+    std::printf("{\"name\": \"ceiling/int16-dot\", \"gflops\": %.2f}\n", ceilings.int16_flops / 1e9);
   if (ceilings.f16_flops > 0)
     std::printf("{\"name\": \"ceiling/f16-fma\", \"gflops\": %.2f}\n", ceilings.f16_flops / 1e9);
   if (ceilings.dot_flops > 0)

@@ -461,8 +461,10 @@ enum class Multiplier : std::uint8_t {
             ///< f32 over the runs
   bf16_tiles,  ///< activations, weights, queries, keys and values are rounded to bf16, softmax weights cut; sums are
                ///< f32
-  bf16_dot     ///< activations, queries and softmax weights are rounded to bf16; sums are f32, in which numbers smaller
+  bf16_dot,    ///< activations, queries and softmax weights are rounded to bf16; sums are f32, in which numbers smaller
                ///< than 2^-126 count as zero
+  int16_dot    ///< activations are rounded to 16-bit integers, each 32 of them times a power of two of their own; sums
+               ///< are exact over the 16 or 32 integers that share a scale, and f32 over those
 };
 
 /// How a set rounds and adds up: tests derive their tolerances from it, benches the peak that they compare with.

@@ -8,6 +8,9 @@
 #ifdef QINFER_HAVE_AVX512
 #include "avx512/avx512.h"
 #endif
+#ifdef QINFER_HAVE_AVX2
+#include "avx2/avx2.h"
+#endif
 #if defined(QINFER_HAVE_AVX2) || defined(QINFER_HAVE_NEON)
 #include "highway/highway.h"
 #endif
@@ -24,6 +27,12 @@ Multiplier bf16_dot_for_bf16(Encoding encoding) {
 /// For f16 weights and values, and quantised weights.
 Multiplier f16_fma_for_f16(Encoding encoding) {
   return encoding == Encoding::f16 || !is_plain(encoding) ? Multiplier::f16_fma : Multiplier::f32_fma;
+}
+#endif
+#ifdef QINFER_HAVE_AVX2
+/// For quantised weights.
+Multiplier int16_dot_for_quantised(Encoding encoding) {
+  return is_plain(encoding) ? Multiplier::f32_fma : Multiplier::int16_dot;
 }
 #endif
 #ifdef QINFER_HAVE_AMX
@@ -72,6 +81,11 @@ constexpr KernelSetRow kSets[] = {
      .weight_types = "bf16"},
 #endif
 #ifdef QINFER_HAVE_AVX2
+    {.name = "avx2_int16",
+     .needs = "avx2 fma f16c bmi1 bmi2",
+     .get = avx2::int16_kernel_set,
+     .exact = false,
+     .numerics = {.multiplier = int16_dot_for_quantised}},
     {.name = "avx2",
      .needs = "avx2 fma f16c bmi1 bmi2",
      .get = avx2::kernel_set,

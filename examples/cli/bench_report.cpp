@@ -45,6 +45,7 @@ struct PeakRow {
 };
 constexpr PeakRow kPeaks[] = {{Multiplier::widest_fma, &FmaPeak::flops, "f32-fma", "the f32 FMA peak"},
                               {Multiplier::avx2_fma, &FmaPeak::avx2_flops, "avx2-fma", "the AVX2 FMA peak"},
+                              {Multiplier::int16_dot, &FmaPeak::int16_flops, "int16-dot", "the int16 dot peak"},
                               {Multiplier::f16_fma, &FmaPeak::f16_flops, "f16-fma", "the f16 FMA peak"},
                               {Multiplier::bf16_dot, &FmaPeak::dot_flops, "bf16-dot", "the bf16 dot peak"},
                               {Multiplier::bf16_tiles, &FmaPeak::tile_flops, "amx-bf16", "the AMX peak"}};
@@ -163,6 +164,8 @@ void print_wrong_ceilings(const BenchReport& report, const Rates& rate) {
 Multiplier multiplier_of(const std::string& kernel_set, const std::string& weight_format) {
   if (kernels_need(kernel_set, "amx_bf16")) return Multiplier::bf16_tiles;
   if (kernel_set == "avx512_bf16") return Multiplier::bf16_dot;
+  if (kernel_set == "avx2_int16" && weight_format != "f32" && weight_format != "bf16" && weight_format != "f16")
+    return Multiplier::int16_dot;
   if (kernels_need(kernel_set, "avx2")) return Multiplier::avx2_fma;
   // Of f16 weights and quantised ones.
   if (kernels_need(kernel_set, "avx512_fp16") && weight_format != "f32" && weight_format != "bf16")
@@ -209,6 +212,7 @@ void print_ceilings(const BenchReport& report) {
   print_row("f32 FMA peak", format("%10.1f GFLOP/s (%s)", report.fma.flops / 1e9, report.fma.isa));
   if (report.fma.avx2_flops > 0 && report.fma.avx2_flops != report.fma.flops)
     print_row("AVX2 FMA peak", format("%10.1f GFLOP/s", report.fma.avx2_flops / 1e9));
+  if (report.fma.int16_flops > 0) print_row("int16 dot peak", format("%10.1f GFLOP/s", report.fma.int16_flops / 1e9));
   if (report.fma.f16_flops > 0) print_row("f16 FMA peak", format("%10.1f GFLOP/s", report.fma.f16_flops / 1e9));
   if (report.fma.dot_flops > 0) print_row("bf16 dot peak", format("%10.1f GFLOP/s", report.fma.dot_flops / 1e9));
   if (report.fma.tile_flops > 0) print_row("AMX bf16 peak", format("%10.1f GFLOP/s", report.fma.tile_flops / 1e9));
@@ -331,6 +335,7 @@ std::string json_kept(const BenchReport& report) {
       format(", \"ceilings\": {\"read-bandwidth\": [%.3f], \"f32-fma\": [%.2f]",
              report.bandwidth.bytes_per_second / 1e9, report.fma.flops / 1e9);
   const std::pair<const char*, double> others[] = {{"avx2-fma", report.fma.avx2_flops},
+                                                   {"int16-dot", report.fma.int16_flops},
                                                    {"f16-fma", report.fma.f16_flops},
                                                    {"bf16-dot", report.fma.dot_flops},
                                                    {"amx-bf16", report.fma.tile_flops}};
@@ -355,10 +360,11 @@ std::string json_machine_at_best(const BenchReport& report) {
              report.bandwidth.bytes_per_second, static_cast<unsigned long long>(report.bandwidth.buffer_bytes),
              report.bandwidth.huge_pages ? "true" : "false", report.bandwidth.prefetch_lines) +
          format(
-             ", \"fma_peak\": {\"flops\": %.0f, \"isa\": \"%s\", \"avx2_flops\": %.0f, \"f16_flops\": %.0f, "
+             ", \"fma_peak\": {\"flops\": %.0f, \"isa\": \"%s\", \"avx2_flops\": %.0f, \"int16_flops\": %.0f, "
+             "\"f16_flops\": %.0f, "
              "\"dot_flops\": %.0f, \"tile_flops\": %.0f}, \"sums\": \"%s\", \"peak\": \"%s\"",
-             report.fma.flops, report.fma.isa, report.fma.avx2_flops, report.fma.f16_flops, report.fma.dot_flops,
-             report.fma.tile_flops, sums_in_f16(report) ? "f16" : "f32", key_of_peak(report));
+             report.fma.flops, report.fma.isa, report.fma.avx2_flops, report.fma.int16_flops, report.fma.f16_flops,
+             report.fma.dot_flops, report.fma.tile_flops, sums_in_f16(report) ? "f16" : "f32", key_of_peak(report));
 }
 
 }  // namespace

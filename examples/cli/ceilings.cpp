@@ -146,6 +146,24 @@ __attribute__((target("avx2,fma"))) float fma_avx2(std::size_t rounds, float fac
 #undef QI_ADD
 }
 
+/// One multiplication and one addition each. Sums are operands, so that no product stays the same.
+__attribute__((target("avx2"))) float dot_int16(std::size_t rounds, float factor, float summand) {
+  const __m256i step = _mm256_set1_epi32(static_cast<int>(factor * 1e6F) ^ static_cast<int>(summand * 1e6F));
+#define QI_DECLARE(i) __m256i s##i = _mm256_set1_epi32(i);
+#define QI_STEP(i) s##i = _mm256_add_epi32(_mm256_madd_epi16(s##i, step), step);
+#define QI_ADD(i) total = _mm256_add_epi32(total, s##i);
+  QI_REPEAT_12(QI_DECLARE)
+  for (std::size_t round = 0; round < rounds; ++round) {
+    QI_REPEAT_12(QI_STEP)
+  }
+  __m256i total = _mm256_setzero_si256();
+  QI_REPEAT_12(QI_ADD)
+  return static_cast<float>(_mm256_extract_epi32(total, 0));
+#undef QI_DECLARE
+#undef QI_STEP
+#undef QI_ADD
+}
+
 // AVX512VL only for the compiler: without it clang 16 keeps to 16 of the 32 registers and spills inside the loop.
 __attribute__((target("avx512f,avx512vl"))) float fma_avx512(std::size_t rounds, float factor, float summand) {
   const __m512 scale = _mm512_set1_ps(factor), step = _mm512_set1_ps(summand);
@@ -421,6 +439,7 @@ PeakLoop peak_loop(Multiplier multiplier) {
   const auto has = [&](const char* feature) { return features.find(feature) != features.npos; };
   if (multiplier == Multiplier::avx2_fma)
     return has(" avx2 ") && has(" fma ") ? PeakLoop{fma_avx2, 2.0 * 8 * 12} : PeakLoop();
+  if (multiplier == Multiplier::int16_dot) return has(" avx2 ") ? PeakLoop{dot_int16, 2.0 * 16 * 12} : PeakLoop();
   if (multiplier == Multiplier::bf16_tiles) return {multiply_tiles, 4 * 16384.0, std::size_t{1} << 20};
 #endif
 #ifdef QI_HAVE_FP16
@@ -475,6 +494,7 @@ FmaPeak measure_fma_peak(const std::vector<std::uint32_t>& cpus, bool tiles) {
   peak.isa = choose_loops().isa;
   peak.flops = peak_of(Multiplier::widest_fma);
   peak.avx2_flops = peak_of(Multiplier::avx2_fma);
+  peak.int16_flops = peak_of(Multiplier::int16_dot);
   peak.f16_flops = peak_of(Multiplier::f16_fma);
   peak.dot_flops = peak_of(Multiplier::bf16_dot);
   if (tiles) peak.tile_flops = peak_of(Multiplier::bf16_tiles);

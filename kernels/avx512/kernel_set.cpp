@@ -1,9 +1,6 @@
 // Binds the AVX-512 operations into the kernel sets `avx512` and `avx512_fp16`, which differ in how projections of f16
 // and quantised weights are summed, and `avx512_bf16`, which differs from both in its weights and what it multiplies
 // them with.
-#include <algorithm>
-#include <initializer_list>
-
 #include "tiled/make_set.h"
 
 #include "avx512/avx512.h"
@@ -11,10 +8,6 @@
 
 namespace qinfer::kernels::avx512 {
 namespace {
-
-bool are_quantised(std::initializer_list<const Matrix*> matrices) {
-  return std::none_of(matrices.begin(), matrices.end(), [](const Matrix* w) { return is_plain(w->format.encoding); });
-}
 
 /// For f16 weights and quantised ones; all others are multiplied in f32, and so are those that share activations with
 /// matrices of which some are quantised and some are not.

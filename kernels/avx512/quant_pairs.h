@@ -78,28 +78,5 @@ inline void each_pair(const std::byte* const (&at)[strips], const std::byte*& ah
   }
 }
 
-/// The loops Sums<encoding>, of nibbles alone.
-template <template <Encoding> typename Sums>
-inline const TileKernels& nibble_loops(Encoding encoding) {
-  switch (encoding) {
-    case Encoding::q4_0: return kLoopsOf<Sums<Encoding::q4_0>>;
-    case Encoding::q4_1: return kLoopsOf<Sums<Encoding::q4_1>>;
-    case Encoding::iq4_nl: return kLoopsOf<Sums<Encoding::iq4_nl>>;
-    case Encoding::mxfp4: return kLoopsOf<Sums<Encoding::mxfp4>>;
-    case Encoding::q3_k: return kLoopsOf<Sums<Encoding::q3_k>>;
-    case Encoding::iq4_xs: return kLoopsOf<Sums<Encoding::iq4_xs>>;
-    case Encoding::q4_k: return kLoopsOf<Sums<Encoding::q4_k>>;
-    case Encoding::f32:
-    case Encoding::f16:
-    case Encoding::bf16:
-    case Encoding::q8_0:
-    case Encoding::q5_0:
-    case Encoding::q5_1:
-    case Encoding::q5_k:
-    case Encoding::q6_k: break;
-  }
-  __builtin_unreachable();  // asked for these alone
-}
-
 }  // namespace
 }  // namespace qinfer::kernels::avx512

@@ -10,7 +10,8 @@ namespace {
 /// Pairs of bf16.
 struct Bf16Values {
   static constexpr std::int64_t kPerDword = 2;
-  static constexpr bool kSums = false;
+  static constexpr std::int64_t kExtras = 0;
+  static constexpr bool kScaledRuns = false;
   static float exponent(const float*, std::int64_t, float) { return 0; }
   static I32x16 load(const float* row, std::int64_t k, std::int64_t width, float) {
     const std::int64_t rest = width - 2 * k;
@@ -38,24 +39,29 @@ inline F32x16 sum_registers(const I32x16* pairs) {
   return sums[0];
 }
 
-static_assert(Panels::kSummed == 2 * 16, "a run is what pack_panel() has in 16 registers of pairs");
+static_assert(Panels::kRunValues == 2 * 16, "a run is what pack_panel() has in 16 registers of pairs");
 
 /// With the sum of each 32 rounded values of a row, as f32, after a panel's dwords: [width / 32][tokens]. There is room
 /// for them where rows have at least 32 values.
 struct Bf16SummedValues : Bf16Values {
-  static constexpr bool kSums = true;
+  static constexpr std::int64_t kExtras = 1;
   static F32x16 sum_each(I32x16 pairs) {
     const Lanes32 values = widen_pairs(pairs);
     return add(values.low, values.high);
   }
-  static float sum_row(I32x16 pairs) { return sum_of_pairs<Bf16SummedValues>(pairs); }
-  static F32x16 sum_rows(const I32x16* pairs) { return sum_registers<Bf16SummedValues>(pairs); }
+  static void extras_of_row(I32x16 pairs, float, std::uint32_t* out) {
+    *out = std::bit_cast<std::uint32_t>(sum_of_pairs<Bf16SummedValues>(pairs));
+  }
+  static void extras_of_rows(const I32x16* pairs, const float*, I32x16 (&out)[kExtras]) {
+    out[0] = bits_of(sum_registers<Bf16SummedValues>(pairs));
+  }
 };
 
 /// The same f16 twice.
 struct F16Values {
   static constexpr std::int64_t kPerDword = 1;
-  static constexpr bool kSums = false;
+  static constexpr std::int64_t kExtras = 0;
+  static constexpr bool kScaledRuns = false;
   /// The exponent for a row: 0 if it has no finite value but zero.
   static float exponent(const float* x, std::int64_t cols, float limit_exponent) {
     const I32x16 infinity = splat_bits(0x7f800000), sign_off = splat_bits(0x7fffffff);
@@ -81,7 +87,8 @@ struct F16Values {
 /// Pairs of f16, scaled as above, with their sums.
 struct F16SummedPairs {
   static constexpr std::int64_t kPerDword = 2;
-  static constexpr bool kSums = true;
+  static constexpr std::int64_t kExtras = 1;
+  static constexpr bool kScaledRuns = false;
   static float exponent(const float* x, std::int64_t cols, float limit_exponent) {
     return F16Values::exponent(x, cols, limit_exponent);
   }
@@ -96,8 +103,12 @@ struct F16SummedPairs {
   static F32x16 sum_each(I32x16 pairs) {
     return add(widen<DType::f16>(pairs), widen<DType::f16>(shift_right<16>(pairs)));
   }
-  static float sum_row(I32x16 pairs) { return sum_of_pairs<F16SummedPairs>(pairs); }
-  static F32x16 sum_rows(const I32x16* pairs) { return sum_registers<F16SummedPairs>(pairs); }
+  static void extras_of_row(I32x16 pairs, float, std::uint32_t* out) {
+    *out = std::bit_cast<std::uint32_t>(sum_of_pairs<F16SummedPairs>(pairs));
+  }
+  static void extras_of_rows(const I32x16* pairs, const float*, I32x16 (&out)[kExtras]) {
+    out[0] = bits_of(sum_registers<F16SummedPairs>(pairs));
+  }
 };
 
 }  // namespace

@@ -11,7 +11,7 @@
 #pragma once
 
 #include "highway/gemm_f32.h"
-#include "tiled/quant_scales.h"
+#include "highway/quant_stream.h"
 
 namespace qinfer::kernels::QINFER_ISA {
 namespace {
@@ -46,11 +46,6 @@ struct GroupBytes {
     return each<I32x16>([&](std::size_t p) { return hn::ShiftRight<24>(highest.part[p]); });
   }
 };
-
-/// The bits above the nibbles of a group in every byte, once its even or its odd nibbles are at the bytes' beginnings.
-constexpr std::uint32_t plane_bytes(TileIntegers integers) {
-  return integers == TileIntegers::six_bits ? 0x30303030 : 0x10101010;
-}
 
 /// What integers of four bits and more stand for, before they are scaled.
 template <Meaning meaning>
@@ -105,7 +100,6 @@ struct QuantSums {
   static constexpr int kRuns = runs_of(kScales);
 
   static constexpr int tiles_for(int) { return 1; }
-  static constexpr std::int64_t tile_bytes(std::int64_t cols) { return cols / kLayout.block_cols * kLayout.block; }
 
   static inline F32x16 weight_of(const RunScales& scales, I32x16 integers) {
     if constexpr (has_minima(kScales)) return mul_sub(as_floats(integers), scales.scale, scales.minimum);
@@ -158,29 +152,9 @@ struct QuantSums {
     if constexpr (g < 3) decode_from<g + 1>(block, sub, scales, emit);
   }
 
-  /// Bytes to prefetch ahead.
-  static constexpr std::int64_t kAheadBytes = 8192;
-
-  static inline void fetch(const TileLines& lines, std::int64_t at, std::int64_t bytes) {
-    const std::int64_t ahead = at + kAheadBytes, beyond = ahead - bytes;
-    const std::byte* from = beyond < 0 ? lines.tiles[0] + ahead : lines.next[0] + beyond;
-    for (std::int64_t line = 0; line < kLayout.sub; line += 64) prefetch_line(from + line);
-  }
-
-  /// Calls f(block, sub) for the sub-blocks of a tile, and fetches what comes later.
-  template <typename F>
-  static inline void for_subs(const TileLines& lines, std::int64_t cols, F f) {
-    const std::int64_t bytes = tile_bytes(cols);
-    for (std::int64_t begin = 0; begin < bytes; begin += kLayout.block)
-      for (std::int64_t at = begin + kLayout.header; at < begin + kLayout.block; at += kLayout.sub) {
-        fetch(lines, at, bytes);
-        f(lines.tiles[0] + begin, lines.tiles[0] + at);
-      }
-  }
-
   [[gnu::flatten]] static void run_one(const float* x, std::int64_t cols, const TileLines& lines, float* c) {
     F32x16 sums[2] = {zeros(), zeros()};
-    for_subs(lines, cols, [&](const std::byte* block, const std::byte* sub) {
+    for_subs<encoding>(lines, cols, [&](const std::byte* block, const std::byte* sub) {
       RunScales scales[2];
       decode_from<0>(block, sub, scales,
                      [&](int k, int half, F32x16 weights) { sums[half] = mul_add(weights, splat(x[k]), sums[half]); });
@@ -205,7 +179,7 @@ struct QuantSums {
     if constexpr (tokens == 1) return run_one(x, cols, lines, c);
     alignas(64) float weights[kQuantSub][kTileRows];
     bool first = true;
-    for_subs(lines, cols, [&](const std::byte* block, const std::byte* sub) {
+    for_subs<encoding>(lines, cols, [&](const std::byte* block, const std::byte* sub) {
       decode(block, sub, weights);
       add_decoded<tokens>(x, reinterpret_cast<const std::byte*>(weights), c, ldc, first);
       x += kQuantSub * tokens;

@@ -2,6 +2,9 @@
 // F32Products.
 #pragma once
 
+#include <algorithm>
+#include <initializer_list>
+
 #include "common/phases.h"
 #include "tiled/tiled.h"
 
@@ -34,6 +37,11 @@ inline bool weight_format(WeightRole role, Encoding stored, const Encoding* want
 inline std::uint32_t kv_head_dim_padded(std::uint32_t head_dim, DType) { return (head_dim + 15) / 16 * 16; }
 
 inline DType default_kv_type(bool exact) { return exact ? DType::f32 : DType::f16; }
+
+/// Whether all of these matrices are.
+inline bool are_quantised(std::initializer_list<const Matrix*> matrices) {
+  return std::none_of(matrices.begin(), matrices.end(), [](const Matrix* w) { return is_plain(w->format.encoding); });
+}
 
 /// What differs from set to set.
 struct F32Products {

@@ -26,16 +26,18 @@ Encoding encoding_of(const Matrix& w) { return w.format.encoding; }
 
 bool is_quantised(const Matrix& w) { return !is_plain(encoding_of(w)); }
 
-/// What a matrix is multiplied as by a set that has products of this kind: f16 for f16 weights and quantised ones.
+/// What a matrix is multiplied as by a set that has products of this kind: f16 for f16 weights and quantised ones,
+/// integers for quantised ones.
 Products products_for(const Matrix& w, Products best) {
-  const bool f16 = encoding_of(w) == Encoding::f16 || is_quantised(w);
-  return best == Products::f16 && !f16 ? Products::f32 : best;
+  const bool suits =
+      is_quantised(w) || best == Products::bf16 || (best == Products::f16 && encoding_of(w) == Encoding::f16);
+  return suits ? best : Products::f32;
 }
 
-/// Both of them: f16 where they are of one format, or both quantised.
+/// Both of them: bf16, or what suits them where they are of one format, or both quantised.
 Products products_for(const Matrix& gate, const Matrix& up, Products best) {
   const bool alike = gate.format == up.format || (is_quantised(gate) && is_quantised(up));
-  return best == Products::f16 && !alike ? Products::f32 : products_for(gate, best);
+  return alike || best == Products::bf16 ? products_for(gate, best) : Products::f32;
 }
 
 const SlotKernels& kernels_for(Encoding encoding, Products products) {

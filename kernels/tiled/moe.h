@@ -99,7 +99,7 @@ inline void pack_slot_as(const Routes& routes, const ExpertSlot& slot, const Ope
   const auto row = [&](std::int64_t m) {
     return operand.rows.row(operand.gathered ? routes.rows[slot.first + m].row : m);
   };
-  const Panels panels(memory, slot.count, operand.cols, Values::kPerDword, Values::kSums);
+  const Panels panels(memory, slot.count, operand.cols, Values::kPerDword, Values::kExtras);
   pack_rows<Values>(row, slot.count, operand.limit, panels, begin, end);
 }
 

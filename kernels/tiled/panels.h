@@ -1,4 +1,6 @@
-// Activations as the inner loops want them: panels of 12 tokens, [k][tokens] dwords, and an exponent per token.
+// Activations as the inner loops want them: panels of 12 tokens, [k][tokens] dwords, and an exponent per token. Some
+// loops take more for each 32 values, their sums for instance: these extras follow the panel's dwords,
+// [width / 32][extras][tokens].
 //
 // For f32 sums a dword is the value, for products of bf16 it is two of them, k and k + 1, each rounded. For f16 sums it
 // is the value as f16, twice, scaled by a power of two per token so that no sum of 64 products can overflow: with
@@ -6,7 +8,8 @@
 // 16 of rounding for each of the 32 steps beyond 32768 (the spacing there is 32), which is under 65504. For f16 sums of
 // quantised weights it is two values as f16, k and k + 1, scaled so that no sum of 32 products with integers of up to
 // 128 can overflow: with |x| * 2^e <= 8 it is at most 32768, and no partial sum is rounded beyond 1024 times the number
-// of its products, which f16 has. NaN and infinities are passed on and do not count for the scale.
+// of its products, which f16 has. NaN and infinities are passed on and do not count for the scale. Products of 16-bit
+// integers take pairs, too (avx2/int16_values.h).
 #pragma once
 
 #include <bit>
@@ -30,17 +33,18 @@ struct Panels {
   float* exponents = nullptr;  ///< of token m: the dwords hold x[m] * 2^exponents[m]
   std::int64_t width = 0;
   std::int64_t cols = 0;    ///< dwords of a row
-  std::int64_t stride = 0;  ///< with its sums, where there are any
+  std::int64_t stride = 0;  ///< with its extras, where there are any
 
-  /// Values of a row that a sum is of.
-  static constexpr std::int64_t kSummed = 32;
+  /// Values of a row that extras are of.
+  static constexpr std::int64_t kRunValues = 32;
 
-  Panels(std::byte* memory, std::int64_t n, std::int64_t row_values, std::int64_t per_dword = 1, bool sums = false)
+  Panels(std::byte* memory, std::int64_t n, std::int64_t row_values, std::int64_t per_dword = 1,
+         std::int64_t extras = 0)
       : data(reinterpret_cast<std::uint32_t*>(memory)),
         exponents(reinterpret_cast<float*>(memory + n * row_values * 4)),
         width(row_values),
         cols((row_values + per_dword - 1) / per_dword),
-        stride(cols + (sums ? units_of(row_values, kSummed) : 0)) {}
+        stride(cols + extras * units_of(row_values, kRunValues)) {}
   /// Room for panels of any kind.
   static std::uint64_t bytes(std::uint64_t n, std::uint64_t width) { return (n * width * 4 + n * 4 + 63) / 64 * 64; }
   std::uint32_t* panel(std::int64_t p) const { return data + p * kPanelTokens * stride; }
@@ -49,7 +53,8 @@ struct Panels {
 /// Values as they are.
 struct F32Values {
   static constexpr std::int64_t kPerDword = 1;
-  static constexpr bool kSums = false;
+  static constexpr std::int64_t kExtras = 0;
+  static constexpr bool kScaledRuns = false;  ///< whether each 32 values are scaled by themselves
   static float exponent(const float*, std::int64_t, float) { return 0; }
   /// The 16 dwords of a row of `width` values that begin with dword k.
   static I32x16 load(const float* row, std::int64_t k, std::int64_t width, float) {
@@ -78,14 +83,20 @@ inline void pack_panel(RowAt row, std::int64_t first, std::int64_t tokens, float
   std::uint32_t* out = panels.panel(first / kPanelTokens);
   float* exponents = panels.exponents + first;
   for (std::int64_t m = 0; m < tokens; ++m) exponents[m] = Values::exponent(row(first + m), panels.width, limit);
+  float scales[16];  // of the values that were loaded last
   const auto load = [&](std::int64_t m, std::int64_t k) {
-    return Values::load(row(first + m), k, panels.width, exponents[m]);
+    if constexpr (Values::kScaledRuns) {
+      return Values::load_run(row(first + m) + k * Values::kPerDword, scales[m]);
+    } else {
+      return Values::load(row(first + m), k, panels.width, exponents[m]);
+    }
   };
+  const auto extras_at = [&](std::int64_t k) { return out + (panels.cols + k / 16 * Values::kExtras) * tokens; };
   if (tokens == 1) {
     for (std::int64_t k = 0; k < panels.cols; k += 16) {
       const I32x16 dwords = load(0, k);
       store_dwords(out + k, first_lanes(panels.cols - k), dwords);
-      if constexpr (Values::kSums) out[panels.cols + k / 16] = std::bit_cast<std::uint32_t>(Values::sum_row(dwords));
+      if constexpr (Values::kExtras != 0) Values::extras_of_row(dwords, scales[0], extras_at(k));
     }
     return;
   }
@@ -95,8 +106,12 @@ inline void pack_panel(RowAt row, std::int64_t first, std::int64_t tokens, float
     transpose16(block);
     const std::int64_t count = panels.cols - k < 16 ? panels.cols - k : 16;
     for (std::int64_t i = 0; i < count; ++i) store_dwords(out + (k + i) * tokens, first_lanes(tokens), block[i]);
-    if constexpr (Values::kSums)
-      store(out + (panels.cols + k / 16) * tokens, first_lanes(tokens), Values::sum_rows(block));
+    if constexpr (Values::kExtras != 0) {
+      I32x16 extras[Values::kExtras];
+      Values::extras_of_rows(block, scales, extras);
+      for (std::int64_t i = 0; i < Values::kExtras; ++i)
+        store_dwords(extras_at(k) + i * tokens, first_lanes(tokens), extras[i]);
+    }
   }
 }
 

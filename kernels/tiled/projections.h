@@ -55,7 +55,7 @@ struct QuantMode {
 /// Panels of the values that a mode multiplies.
 template <typename Mode>
 inline Panels panels_of(std::byte* memory, std::int64_t n, std::int64_t cols) {
-  return Panels(memory, n, cols, Mode::Values::kPerDword, Mode::Values::kSums);
+  return Panels(memory, n, cols, Mode::Values::kPerDword, Mode::Values::kExtras);
 }
 
 inline std::int64_t tiles_of(std::int64_t rows) { return units_of(rows, kTileRows); }

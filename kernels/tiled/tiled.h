@@ -65,7 +65,7 @@ const Projections& f32_projections(Encoding weights);
 const Projections& quant_projections();
 
 /// What activations are multiplied as.
-enum class Products : std::uint8_t { f32, f16, bf16 };
+enum class Products : std::uint8_t { f32, f16, bf16, int16 };
 
 /// Phases of q/k/v, and the first two of a feed-forward network, where the matrices that share activations differ in
 /// their encoding. Each is multiplied by its own inner loop; all sums are f32, in avx512_fp16 too where some of them
@@ -110,12 +110,12 @@ struct Operand {
   std::int64_t cols;
 };
 
-// ---- what is defined where kNarrowProducts, in the folder of the instruction set ----
+// ---- what is defined where kPairs, in the folder of the instruction set ----
 #if defined(__AVX512F__)
-/// Whether there are sets with products of f16 and of bf16.
-inline constexpr bool kNarrowProducts = true;
+/// Whether there are sets with weights, or keys and values, as pairs of bf16.
+inline constexpr bool kPairs = true;
 #else
-inline constexpr bool kNarrowProducts = false;
+inline constexpr bool kPairs = false;
 #endif
 /// Into WeightLayout::pairs32.
 float pack_pairs(const Matrix& source, std::byte* destination, std::int64_t first, std::int64_t last);
@@ -125,10 +125,18 @@ void write_key_pairs(const float* values, std::int64_t ld, std::int64_t count, s
                      std::byte* tile);
 void write_value_pairs(const float* values, std::int64_t ld, std::int64_t count, std::int64_t lane, std::int64_t width,
                        std::int64_t padded, std::byte* tile);
-/// mixed_gate_and_up_tiles() with products of f16 or bf16.
+
+// ---- what is defined where kNarrowProducts, in the folder of the instruction set ----
+#if defined(__AVX512F__) || defined(__AVX2__)
+/// Whether there are sets with other products than those of f32.
+inline constexpr bool kNarrowProducts = true;
+#else
+inline constexpr bool kNarrowProducts = false;
+#endif
+/// mixed_gate_and_up_tiles() with such products.
 void narrow_mixed_gate_and_up_tiles(const FfnArgs& args, std::uint32_t* panels, Slice slice, const Activations& act,
                                     Products products);
-/// Packs panels [begin, end) of a slot into `memory`, for products of f16 or bf16; and what multiplies them.
+/// Packs panels [begin, end) of a slot into `memory`, for such products; and what multiplies them.
 void pack_narrow_slot(const Routes& routes, const ExpertSlot& slot, const Operand& operand, std::byte* memory,
                       std::int64_t begin, std::int64_t end);
 const SlotKernels& narrow_slot_kernels(Encoding encoding, Products products);

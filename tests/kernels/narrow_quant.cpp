@@ -1,5 +1,6 @@
-// Quantised weights multiplied as bf16 (avx512_bf16) and as f16 (avx512_fp16): sums equal a scalar model bit for bit
-// for every encoding, number of rows and slice; and operations whose matrices differ in their encodings.
+// Quantised weights multiplied as bf16 (avx512_bf16), as f16 (avx512_fp16) and as 16-bit integers (avx2_int16): sums
+// equal a scalar model bit for bit for every encoding, number of rows and slice; and operations whose matrices differ
+// in their encodings.
 #include "base/block_formats.h"
 #include "kernels/quant_support.h"
 #include "support/evex_emulator.h"
@@ -10,17 +11,11 @@ using namespace qinfer::test;
 
 namespace {
 
-std::vector<const KernelSet*> narrow_sets() {
-  std::vector<const KernelSet*> sets;
-  for (const char* name : {"avx512_bf16", "avx512_fp16"})
-    if (const KernelSet* set = emulable_set(name)) sets.push_back(set);
-  return sets;
-}
-
 bool sums_in_f16(const KernelSet& set) { return std::string_view(set.name) == "avx512_fp16"; }
+bool has_integers(const KernelSet& set) { return std::string_view(set.name) == "avx2_int16"; }
 
 /// What a set makes of plain weights where nothing else is asked for.
-Encoding plain_of(const KernelSet& set) { return sums_in_f16(set) ? Encoding::f16 : Encoding::bf16; }
+Encoding plain_of(const KernelSet& set) { return rounds_to_bf16(set) ? Encoding::bf16 : Encoding::f16; }
 
 /// What a run of values that share scales has: a value is scale * integers[i] - minimum.
 struct ScaledRun {
@@ -137,6 +132,31 @@ float f16_model(Encoding encoding, const std::byte* row, const float* x, std::in
   return std::ldexp(total, -exponent);
 }
 
+/// The same by avx2_int16.
+float int16_model(Encoding encoding, const std::byte* row, const float* x, std::int64_t cols) {
+  const EncodingTraits& traits = encoding_traits(encoding);
+  float total = 0;
+  int exponent = 0;
+  for (std::int64_t k = 0; k < cols; row += traits.block_bytes)
+    for (const ScaledRun& run : runs_of_block(encoding, row)) {
+      if (k % 32 == 0) {
+        float largest = 0;
+        for (std::int64_t i = k; i < k + 32; ++i) largest = std::max(largest, std::fabs(x[i]));
+        exponent = largest == 0 ? 126 : std::min(14 - std::ilogb(largest), 126);
+      }
+      std::int64_t sum = 0, activations = 0;
+      for (const float integer : run.integers) {
+        const double scaled = std::nearbyint(std::ldexp(static_cast<double>(x[k++]), exponent));
+        const auto rounded = static_cast<std::int64_t>(std::min(scaled, 32767.0));
+        sum += rounded * static_cast<std::int64_t>(integer), activations += rounded;
+      }
+      float t = static_cast<float>(sum) * run.scale;
+      if (run.minimum != 0) t = std::fma(-run.minimum, static_cast<float>(activations), t);
+      total = std::fma(t, std::ldexp(1.0f, -exponent), total);
+    }
+  return total;
+}
+
 struct Blocks {
   std::vector<std::byte> source;
   TestMatrix packed;
@@ -156,12 +176,13 @@ Blocks make_blocks(const KernelSet& set, Random& random, Encoding encoding, std:
   return out;
 }
 
-/// The set that multiplies a matrix alone as this one does where these share activations: avx512_fp16 multiplies all of
-/// them in f32, as avx512 does, where some are quantised and some are not.
+/// The set that multiplies a matrix alone as this one does where these share activations: avx512_fp16 and avx2_int16
+/// multiply all of them in f32, as avx512 and avx2 do, where some are quantised and some are not.
 const KernelSet& multiplies_alone(const KernelSet& set, std::initializer_list<Encoding> encodings) {
   const bool any_plain = std::any_of(encodings.begin(), encodings.end(), is_plain);
   const bool all_plain = std::all_of(encodings.begin(), encodings.end(), is_plain);
-  return sums_in_f16(set) && any_plain && !all_plain ? *usable_set("avx512") : set;
+  if (all_plain || !any_plain || rounds_to_bf16(set)) return set;
+  return *usable_set(sums_in_f16(set) ? "avx512" : "avx2");
 }
 
 std::vector<float> run_linear(const KernelSet& set, const TestMatrix& w, const std::vector<float>& x, std::int64_t n,
@@ -174,9 +195,11 @@ std::vector<float> run_linear(const KernelSet& set, const TestMatrix& w, const s
   return out.rows();
 }
 
-}  // namespace
-
-namespace {
+void check_on(const char* name, void (*check)(const KernelSet& set)) {
+  const KernelSet* set = emulable_set(name);
+  SKIP_UNLESS(set != nullptr, cpu, "the kernel set " + std::string(name) + " does not run on it");
+  check(*set);
+}
 
 void check_against_model(const KernelSet& set, Encoding encoding, std::int64_t blocks, std::int64_t n) {
   const std::int64_t cols = blocks * encoding_traits(encoding).block_values, outputs = 70;
@@ -184,7 +207,7 @@ void check_against_model(const KernelSet& set, Encoding encoding, std::int64_t b
   const Blocks w = make_blocks(set, random, encoding, outputs, cols);
   const std::vector<float> x = random.values(static_cast<std::size_t>(n * cols)),
                            out = run_linear(set, w.packed, x, n, 3);
-  const auto model = sums_in_f16(set) ? f16_model : bf16_model;
+  const auto model = has_integers(set) ? int16_model : sums_in_f16(set) ? f16_model : bf16_model;
   for (std::int64_t m = 0; m < n; ++m)
     for (std::int64_t j = 0; j < outputs; ++j) {
       INFO(set.name << " " << encoding_name(encoding) << " cols " << cols << " n " << n << " row " << m << " output "
@@ -193,41 +216,34 @@ void check_against_model(const KernelSet& set, Encoding encoding, std::int64_t b
     }
 }
 
-}  // namespace
-
-TEST_CASE("quantised sums of bf16 and f16 products equal their scalar models bit for bit", "[kernels]") {
-  SKIP_UNLESS_CPU_HAS(!narrow_sets().empty(), "AVX-512");
-  for (const KernelSet* set : narrow_sets())
-    for (const Encoding encoding : quantised_encodings()) {
-      for (const std::int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 29})
-        check_against_model(*set, encoding, 1, n);
-      for (const std::int64_t n : {1, 7, 13}) check_against_model(*set, encoding, 3, n);
-    }
+void check_models(const KernelSet& set) {
+  for (const Encoding encoding : quantised_encodings()) {
+    for (const std::int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 29})
+      check_against_model(set, encoding, 1, n);
+    for (const std::int64_t n : {1, 7, 13}) check_against_model(set, encoding, 3, n);
+  }
 }
 
-TEST_CASE("quantised sums of narrow products have the bits of any batch, slice and number of rows", "[kernels]") {
-  SKIP_UNLESS_CPU_HAS(!narrow_sets().empty(), "AVX-512");
+void check_slices(const KernelSet& set) {
   const std::int64_t n = 27, outputs = 60;
-  for (const KernelSet* set : narrow_sets())
-    for (const Encoding encoding : quantised_encodings()) {
-      const std::int64_t cols = encoding_traits(encoding).block_values;
-      Random random(3);
-      const Blocks w = make_blocks(*set, random, encoding, outputs, cols);
-      const std::vector<float> x = random.values(static_cast<std::size_t>(n * cols)),
-                               all = run_linear(*set, w.packed, x, n, 1);
-      for (const std::int64_t size : {1, 8, 9, 13})
-        for (std::int64_t first = 0; first + size <= n; first += size) {
-          INFO(set->name << " " << encoding_name(encoding) << " rows " << first << " and " << size);
-          const std::vector<float> part(x.begin() + first * cols, x.begin() + (first + size) * cols),
-              want(all.begin() + first * outputs, all.begin() + (first + size) * outputs);
-          REQUIRE(same_bits(run_linear(*set, w.packed, part, size, 4), want));
-        }
-    }
+  for (const Encoding encoding : quantised_encodings()) {
+    const std::int64_t cols = encoding_traits(encoding).block_values;
+    Random random(3);
+    const Blocks w = make_blocks(set, random, encoding, outputs, cols);
+    const std::vector<float> x = random.values(static_cast<std::size_t>(n * cols)),
+                             all = run_linear(set, w.packed, x, n, 1);
+    for (const std::int64_t size : {1, 8, 9, 13})
+      for (std::int64_t first = 0; first + size <= n; first += size) {
+        INFO(set.name << " " << encoding_name(encoding) << " rows " << first << " and " << size);
+        const std::vector<float> part(x.begin() + first * cols, x.begin() + (first + size) * cols),
+            want(all.begin() + first * outputs, all.begin() + (first + size) * outputs);
+        REQUIRE(same_bits(run_linear(set, w.packed, part, size, 4), want));
+      }
+  }
 }
 
-TEST_CASE("sums of f16 hold the largest integers times the largest activations, and what is tiny", "[kernels]") {
-  const KernelSet* set = emulable_set("avx512_fp16");
-  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512");
+/// Sets that scale activations, as f16 and 16-bit integers need it.
+void check_extremes(const KernelSet& set) {
   const std::int64_t cols = 64, outputs = 33;
   std::vector<std::byte> blocks(encoded_bytes(Encoding::q8_0, static_cast<std::uint64_t>(outputs * cols)));
   const std::uint16_t scale = f32_to_f16(0.5f);
@@ -236,15 +252,16 @@ TEST_CASE("sums of f16 hold the largest integers times the largest activations, 
     std::fill_n(blocks.begin() + static_cast<std::ptrdiff_t>(at) + 2, 32, std::byte{0x80});  // -128
   }
   WeightFormat format;
-  REQUIRE(set->weight_format(WeightRole::q, Encoding::q8_0, nullptr, false, format));
-  const TestMatrix w = pack_blocks(*set, blocks, Encoding::q8_0, format, outputs, cols);
+  REQUIRE(set.weight_format(WeightRole::q, Encoding::q8_0, nullptr, false, format));
+  const TestMatrix w = pack_blocks(set, blocks, Encoding::q8_0, format, outputs, cols);
   for (const float x : {1.0f, std::nextafter(2.0f, 0.0f), 65504.0f, 1e30f, -3e38f / 8192, 1e-30f, 0x1p-126f}) {
     std::vector<float> row(static_cast<std::size_t>(2 * cols), x);
     row[5] = x / 4096;  // next to the largest one
-    const std::vector<float> out = run_linear(*set, w, row, 2, 2);
-    INFO(x);
-    // Two halves of 16 products, each rounded by up to 2^-11, and their sum.
-    const double want = -64.0 * x * static_cast<double>(cols), bound = 17 * 0x1p-11 * std::fabs(want);
+    const std::vector<float> out = run_linear(set, w, row, 2, 2);
+    INFO(set.name << " " << x);
+    // Two halves of 16 products, each rounded by up to 2^-11, and their sum; or activations rounded by up to 2^-15.
+    const double want = -64.0 * x * static_cast<double>(cols);
+    const double bound = (has_integers(set) ? 0x1p-14 : 17 * 0x1p-11) * std::fabs(want);
     for (std::int64_t j = 0; j < outputs; ++j) {
       CHECK(std::fabs(out[static_cast<std::size_t>(outputs + j)] - want) <= bound);
       CHECK(std::fabs(out[static_cast<std::size_t>(j)] - want * 63 / 64) <= bound);
@@ -252,57 +269,54 @@ TEST_CASE("sums of f16 hold the largest integers times the largest activations, 
   }
   // What is no number stays in its row.
   std::vector<float> rows(static_cast<std::size_t>(3 * cols), 1.0f);
-  const std::vector<float> usual = run_linear(*set, w, rows, 3, 1);
+  const std::vector<float> usual = run_linear(set, w, rows, 3, 1);
   for (const float x : {NAN, INFINITY}) {
     rows[static_cast<std::size_t>(cols) + 7] = x;
-    const std::vector<float> out = run_linear(*set, w, rows, 3, 1);
+    const std::vector<float> out = run_linear(set, w, rows, 3, 1);
     for (std::int64_t j = 0; j < outputs; ++j) {
       const float of_row = out[static_cast<std::size_t>(outputs + j)];
-      CHECK((std::isnan(x) ? std::isnan(of_row) : of_row == -INFINITY));
+      CHECK((std::isnan(x) || has_integers(set) ? std::isnan(of_row) : of_row == -INFINITY));
       for (const std::int64_t m : {0, 2})
         CHECK(out[static_cast<std::size_t>(m * outputs + j)] == usual[static_cast<std::size_t>(m * outputs + j)]);
     }
   }
 }
 
-TEST_CASE("what comes after sums of narrow products: biases, scales, what was there, and soft caps", "[kernels]") {
-  SKIP_UNLESS_CPU_HAS(!narrow_sets().empty(), "AVX-512");
+/// Biases, scales, what was there, and soft caps.
+void check_what_follows(const KernelSet& set) {
   const std::int64_t outputs = 70, cols = 256;
-  for (const KernelSet* set : narrow_sets())
-    for (const Encoding encoding : {Encoding::q4_k, Encoding::q8_0})
-      for (const std::int64_t n : {1, 9}) {
-        INFO(set->name << " " << encoding_name(encoding) << " n " << n);
-        Random random(5);
-        const Blocks w = make_blocks(*set, random, encoding, outputs, cols);
-        const auto size = static_cast<std::size_t>(n * outputs);
-        const std::vector<float> x = random.values(static_cast<std::size_t>(n * cols)), before = random.values(size),
-                                 bias = random.values(static_cast<std::size_t>(outputs)),
-                                 sums = run_linear(*set, w.packed, x, n, 2);
-        ActivationBuffer in = operand(*set, x.data(), n, cols), out = residual(*set, before, n, outputs);
-        LinearArgs layer{n, in.view(), {w.packed.view, bias.data(), 0.75f}, true, out.view(), {}};
-        std::vector<std::byte> memory;
-        run_all(set->linear, layer, set->linear_workspace(linear_shape(n, cols)), memory, 2);
-        std::vector<float> logits(size);
-        std::vector<float*> rows;
-        for (std::int64_t m = 0; m < n; ++m) rows.push_back(logits.data() + m * outputs);
-        LmHeadArgs head{n, in.view(), w.packed.view, rows.data(), {}, 30};
-        Shape shape = linear_shape(n, cols);
-        shape.vocab = static_cast<std::uint32_t>(outputs);
-        run_all(set->lm_head, head, set->lm_head_workspace(shape), memory, 2);
-        const std::vector<float> got = out.rows();
-        for (std::size_t i = 0; i < size; ++i) {
-          CHECK(got[i] == before[i] + (sums[i] + bias[i % static_cast<std::size_t>(outputs)]) * 0.75f);
-          CHECK(std::fabs(logits[i] - 30 * std::tanh(static_cast<double>(sums[i]) / 30)) <= 1e-5);
-        }
+  for (const Encoding encoding : {Encoding::q4_k, Encoding::q8_0})
+    for (const std::int64_t n : {1, 9}) {
+      INFO(set.name << " " << encoding_name(encoding) << " n " << n);
+      Random random(5);
+      const Blocks w = make_blocks(set, random, encoding, outputs, cols);
+      const auto size = static_cast<std::size_t>(n * outputs);
+      const std::vector<float> x = random.values(static_cast<std::size_t>(n * cols)), before = random.values(size),
+                               bias = random.values(static_cast<std::size_t>(outputs)),
+                               sums = run_linear(set, w.packed, x, n, 2);
+      ActivationBuffer in = operand(set, x.data(), n, cols), out = residual(set, before, n, outputs);
+      LinearArgs layer{n, in.view(), {w.packed.view, bias.data(), 0.75f}, true, out.view(), {}};
+      std::vector<std::byte> memory;
+      run_all(set.linear, layer, set.linear_workspace(linear_shape(n, cols)), memory, 2);
+      std::vector<float> logits(size);
+      std::vector<float*> rows;
+      for (std::int64_t m = 0; m < n; ++m) rows.push_back(logits.data() + m * outputs);
+      LmHeadArgs head{n, in.view(), w.packed.view, rows.data(), {}, 30};
+      Shape shape = linear_shape(n, cols);
+      shape.vocab = static_cast<std::uint32_t>(outputs);
+      run_all(set.lm_head, head, set.lm_head_workspace(shape), memory, 2);
+      const std::vector<float> got = out.rows();
+      for (std::size_t i = 0; i < size; ++i) {
+        CHECK(got[i] == before[i] + (sums[i] + bias[i % static_cast<std::size_t>(outputs)]) * 0.75f);
+        CHECK(std::fabs(logits[i] - 30 * std::tanh(static_cast<double>(sums[i]) / 30)) <= 1e-5);
       }
+    }
 }
 
-namespace {
-
-void check_qkv(const KernelSet* set) {
+void check_qkv(const KernelSet& set) {
   constexpr std::uint32_t kHeads = 2, kWidth = 24;
   const std::int64_t cols = 256, rows = kHeads * kWidth;
-  const Encoding plain = plain_of(*set);
+  const Encoding plain = plain_of(set);
   const Encoding all[][3] = {{Encoding::q4_k, Encoding::q4_k, Encoding::q6_k},
                              {Encoding::q4_k, Encoding::q5_0, plain},
                              {Encoding::bf16, Encoding::q8_0, Encoding::q8_0},
@@ -311,12 +325,12 @@ void check_qkv(const KernelSet* set) {
     for (const std::int32_t n : {1, 9, 30}) {
       Random random(static_cast<unsigned>(n));
       Blocks w[3];
-      for (int i = 0; i < 3; ++i) w[i] = make_blocks(*set, random, encodings[i], rows, cols);
+      for (int i = 0; i < 3; ++i) w[i] = make_blocks(set, random, encodings[i], rows, cols);
       const std::vector<float> x = random.values(static_cast<std::size_t>(n * cols));
       const KvLayout layout{
-          DType::f32, 1, kHeads, kWidth, set->kv_head_dim_padded(kWidth, DType::f32), 32, set->kv_order(DType::f32)};
+          DType::f32, 1, kHeads, kWidth, set.kv_head_dim_padded(kWidth, DType::f32), 32, set.kv_order(DType::f32)};
       std::vector<std::byte> arena(layout.block_bytes());
-      ActivationBuffer in = operand(*set, x.data(), n, cols), q(set->layouts.query_of(n), n, rows);
+      ActivationBuffer in = operand(set, x.data(), n, cols), q(set.layouts.query_of(n), n, rows);
       const Sequence sequence{{arena.data(), nullptr}, 0, n, 1};
       QkvArgs args;
       args.n = n, args.x = in.view(), args.q = q.view();
@@ -331,10 +345,10 @@ void check_qkv(const KernelSet* set) {
                         .ffn = 1,
                         .vocab = 1,
                         .context = 32};
-      run_all(set->qkv, args, set->qkv_workspace(shape), memory, 3);
+      run_all(set.qkv, args, set.qkv_workspace(shape), memory, 3);
       std::vector<float> alone[3];
-      const KernelSet& own = multiplies_alone(*set, {encodings[0], encodings[1], encodings[2]});
-      INFO(set->name << ", alone on " << own.name << ", n " << n);
+      const KernelSet& own = multiplies_alone(set, {encodings[0], encodings[1], encodings[2]});
+      INFO(set.name << ", alone on " << own.name << ", n " << n);
       for (int i = 0; i < 3; ++i) alone[i] = run_linear(own, w[i].packed, x, n, 1);
       CHECK(same_bits(q.rows(), alone[0]));
       for (std::uint32_t m = 0; m < static_cast<std::uint32_t>(n); ++m)
@@ -348,9 +362,9 @@ void check_qkv(const KernelSet* set) {
     }
 }
 
-void check_networks(const KernelSet* set) {
+void check_networks(const KernelSet& set) {
   const std::int64_t hidden = 256, width = 512;
-  const Encoding plain = plain_of(*set);
+  const Encoding plain = plain_of(set);
   for (const auto& [gate_as, up_as, down_as] :
        {std::tuple(Encoding::q4_k, Encoding::q6_k, Encoding::q8_0),
         std::tuple(Encoding::bf16, Encoding::q4_0, Encoding::bf16),
@@ -358,11 +372,11 @@ void check_networks(const KernelSet* set) {
         std::tuple(Encoding::q8_0, plain, Encoding::q4_1)})
     for (const std::int64_t n : {1, 10, 40}) {
       Random random(static_cast<unsigned>(n));
-      const Blocks gate = make_blocks(*set, random, gate_as, width, hidden),
-                   up = make_blocks(*set, random, up_as, width, hidden),
-                   down = make_blocks(*set, random, down_as, hidden, width);
+      const Blocks gate = make_blocks(set, random, gate_as, width, hidden),
+                   up = make_blocks(set, random, up_as, width, hidden),
+                   down = make_blocks(set, random, down_as, hidden, width);
       const std::vector<float> x = random.values(static_cast<std::size_t>(n * hidden));
-      ActivationBuffer in = operand(*set, x.data(), n, hidden), out = residual(*set, n, hidden);
+      ActivationBuffer in = operand(set, x.data(), n, hidden), out = residual(set, n, hidden);
       FfnArgs args{n,          in.view(), gate.packed.view, up.packed.view, down.packed.view,
                    out.view(), {},        Activation::silu, false};
       std::vector<std::byte> memory;
@@ -374,8 +388,8 @@ void check_networks(const KernelSet* set) {
                         .ffn = static_cast<std::uint32_t>(width),
                         .vocab = 1,
                         .context = 1};
-      run_all(set->ffn, args, set->ffn_workspace(shape), memory, 3);
-      const KernelSet& own = multiplies_alone(*set, {gate_as, up_as});
+      run_all(set.ffn, args, set.ffn_workspace(shape), memory, 3);
+      const KernelSet& own = multiplies_alone(set, {gate_as, up_as});
       const std::vector<float> g = run_linear(own, gate.packed, x, n, 1), u = run_linear(own, up.packed, x, n, 1),
                                got = out.rows();
       for (std::int64_t m = 0; m < n; ++m)
@@ -387,31 +401,31 @@ void check_networks(const KernelSet* set) {
                 a / (1 + std::exp(-a)) * b * down.packed.values[static_cast<std::size_t>(i * width + j)];
             want += term, magnitude += std::fabs(term);
           }
-          INFO(set->name << " " << encoding_name(gate_as) << " n " << n << " row " << m << " output " << i);
+          INFO(set.name << " " << encoding_name(gate_as) << " n " << n << " row " << m << " output " << i);
           // Each term is rounded once, and sums of what is multiplied with minima cancel.
           REQUIRE(std::fabs(got[static_cast<std::size_t>(m * hidden + i)] - want) <= 4 * kBf16 * magnitude + 1e-30);
         }
     }
 }
 
-void check_experts(const KernelSet* set) {
+void check_experts(const KernelSet& set) {
   const std::int64_t hidden = 256, width = 512;
-  const Encoding plain = plain_of(*set);
+  const Encoding plain = plain_of(set);
   for (const auto& [gate_as, up_as, down_as] :
        {std::tuple(Encoding::q4_k, Encoding::q4_k, Encoding::q6_k),
         std::tuple(Encoding::q4_k, Encoding::q5_0, Encoding::bf16),
         std::tuple(Encoding::bf16, Encoding::bf16, Encoding::q4_1), std::tuple(plain, Encoding::q4_0, Encoding::q8_0),
         std::tuple(Encoding::q6_k, plain, plain)})
     for (const std::int64_t n : {1, 10, 40}) {
-      INFO(set->name << " " << encoding_name(gate_as) << " n " << n);
+      INFO(set.name << " " << encoding_name(gate_as) << " n " << n);
       Random random(static_cast<unsigned>(n));
-      const Blocks gate = make_blocks(*set, random, gate_as, width, hidden),
-                   up = make_blocks(*set, random, up_as, width, hidden),
-                   down = make_blocks(*set, random, down_as, hidden, width);
-      const TestMatrix router = make_matrix(*set, random, DType::f32, 1, hidden, WeightRole::router);
+      const Blocks gate = make_blocks(set, random, gate_as, width, hidden),
+                   up = make_blocks(set, random, up_as, width, hidden),
+                   down = make_blocks(set, random, down_as, hidden, width);
+      const TestMatrix router = make_matrix(set, random, DType::f32, 1, hidden, WeightRole::router);
       const std::vector<float> x = random.values(static_cast<std::size_t>(n * hidden));
-      ActivationBuffer in = operand(*set, x.data(), n, hidden), alone = residual(*set, n, hidden),
-                       out = residual(*set, n, hidden);
+      ActivationBuffer in = operand(set, x.data(), n, hidden), alone = residual(set, n, hidden),
+                       out = residual(set, n, hidden);
       Shape shape;
       shape.batch = static_cast<std::uint32_t>(n), shape.hidden = hidden, shape.ffn = width;
       shape.n_heads = shape.n_kv_heads = 1, shape.head_dim = 2;
@@ -419,33 +433,37 @@ void check_experts(const KernelSet* set) {
       std::vector<std::byte> memory;
       FfnArgs network{
           n, in.view(), gate.packed.view, up.packed.view, down.packed.view, alone.view(), {}, Activation::silu, false};
-      run_all(set->ffn, network, set->ffn_workspace(shape), memory, 3);
+      run_all(set.ffn, network, set.ffn_workspace(shape), memory, 3);
       MoeArgs args;
       args.n = n, args.x = in.view(), args.router = router.view;
       args.gate = &network.gate, args.up = &network.up, args.down = &network.down;
       args.experts = args.top_k = 1, args.out = out.view(), args.accumulate = false;
-      const MoeWorkspace size = set->moe_workspace(shape);
+      const MoeWorkspace size = set.moe_workspace(shape);
       std::vector<std::byte> buffers(size.routes + size.gathered + size.inner + 256, std::byte{0xff});
       std::byte* at = buffers.data() + (64 - reinterpret_cast<std::uintptr_t>(buffers.data()) % 64) % 64;
       args.buffers = {at, at + size.routes, at + size.routes + size.gathered};
-      run_all(set->moe_ffn, args, {0, size.per_worker}, memory, 3);
+      run_all(set.moe_ffn, args, {0, size.per_worker}, memory, 3);
       CHECK(same_bits(out.rows(), alone.rows()));
     }
 }
 
 }  // namespace
 
-TEST_CASE("q/k/v of any encodings have the bits that each has alone, with narrow products", "[kernels]") {
-  SKIP_UNLESS_CPU_HAS(!narrow_sets().empty(), "AVX-512");
-  for (const KernelSet* set : narrow_sets()) check_qkv(set);
-}
+// Each by itself, so that those which this CPU cannot run are reported as skipped.
+#define TEST_NARROW_SETS(what, check)                                                       \
+  TEST_CASE(what " with products of bf16", "[kernels]") { check_on("avx512_bf16", check); } \
+  TEST_CASE(what " with products of f16", "[kernels]") { check_on("avx512_fp16", check); }  \
+  TEST_CASE(what " with products of integers", "[kernels]") { check_on("avx2_int16", check); }
+TEST_NARROW_SETS("quantised sums equal their scalar model bit for bit", check_models)
+TEST_NARROW_SETS("quantised sums have the bits of any batch, slice and number of rows", check_slices)
+TEST_NARROW_SETS("what comes after quantised sums", check_what_follows)
+TEST_NARROW_SETS("q/k/v of any encodings have the bits that each has alone", check_qkv)
+TEST_NARROW_SETS("networks whose gate and up differ in their encoding", check_networks)
+TEST_NARROW_SETS("an expert of any encodings has the bits of a network", check_experts)
 
-TEST_CASE("networks whose gate and up differ in their encoding, with narrow products", "[kernels]") {
-  SKIP_UNLESS_CPU_HAS(!narrow_sets().empty(), "AVX-512");
-  for (const KernelSet* set : narrow_sets()) check_networks(set);
+TEST_CASE("sums of f16 hold the largest integers times the largest activations, and what is tiny", "[kernels]") {
+  check_on("avx512_fp16", check_extremes);
 }
-
-TEST_CASE("an expert of any encodings has the bits of a network, with narrow products", "[kernels]") {
-  SKIP_UNLESS_CPU_HAS(!narrow_sets().empty(), "AVX-512");
-  for (const KernelSet* set : narrow_sets()) check_experts(set);
+TEST_CASE("sums of integers hold the largest ones times the largest activations, and what is tiny", "[kernels]") {
+  check_on("avx2_int16", check_extremes);
 }

@@ -326,6 +326,7 @@ void test_kernels_of(std::string_view set_name, const KernelSet* set) {
   }
 TEST_KERNELS_OF(reference)
 TEST_KERNELS_OF(avx2)
+TEST_KERNELS_OF(avx2_int16)
 TEST_KERNELS_OF(avx512)
 TEST_KERNELS_OF(avx512_fp16)
 TEST_KERNELS_OF(avx512_bf16)
@@ -441,7 +442,7 @@ TEST_CASE("the kernel set follows from the CPU's features", "[kernels]") {
 #if defined(QINFER_HAVE_NEON)
   CHECK(chosen("asimd") == "neon");
 #elif defined(__x86_64__)
-  CHECK(chosen("sse4.2 avx f16c fma avx2 bmi1 bmi2") == "avx2");
+  CHECK(chosen("sse4.2 avx f16c fma avx2 bmi1 bmi2") == "avx2_int16");
   CHECK(chosen("sse4.2 avx f16c fma avx2 bmi1 bmi2", true) == "avx2");
   CHECK(chosen("avx512f avx512bw avx512dq avx512vl") == "avx512");
   CHECK(chosen("f16c fma avx2 bmi1 bmi2 avx512f avx512bw avx512dq avx512vl") == "avx512");

@@ -1,0 +1,303 @@
+// The inner loops of projections with quantised weights by products of 16-bit integers: the integers of weights, which
+// are exact, with activations that were rounded to 16 bits (int16_values.h). One instruction multiplies 16 of them and
+// adds each two products, where one of f32 multiplies 8 values that must be converted before.
+//
+// An output is one chain over the runs of values that share a scale (32 or 16), in ascending k, whatever the number of
+// tokens at a time:
+//   sum = the sum over the run of (integer of the weight) * (integer of the activation), exact
+//   t = (sum as f32) * scale of the weights
+//   with minima: t = t - minimum * (the sum of the run's integers of activations), fused
+//   total = t * 2^-e + total, fused
+// A sum has at most 32 products, of at most 255 and 2^15: less than 2^28.
+//
+// Integers are decoded to pairs of neighbours in k, lanes being rows, so that both are multiplied with one dword of
+// activations. They count from zero: what an encoding takes off all of them (8 from those of q4_0) is taken off the
+// sum, where one token is multiplied while weights are decoded, as that many times the sum of the activations, and from
+// the pairs, where more tokens are multiplied with a sub-block of 32 columns that was decoded into memory. Integers
+// being exact, both are the same.
+#pragma once
+
+#include "avx2/int16_values.h"
+#include "highway/quant_stream.h"
+#include "tiled/gemm.h"
+
+namespace qinfer::kernels::avx2 {
+namespace {
+
+using ByteTag = hn::Repartition<std::uint8_t, IntTag>;
+
+/// What every integer of up to four bits of a table becomes, and the bits of others: added to it, nothing is negative.
+constexpr int offset_of_integers(Meaning meaning) {
+  return meaning == Meaning::iq4 ? 127 : meaning == Meaning::fp4 ? 12 : static_cast<int>(offset_of(meaning));
+}
+
+/// The registers of the rows of a tile.
+inline constexpr std::size_t kStrips = static_cast<std::size_t>(kTileRows) / kPartLanes;
+/// Pairs of a sub-block.
+inline constexpr int kSubPairs = static_cast<int>(kQuantSub) / 2;
+
+/// A sub-block of a tile as pairs, and what its runs have in common.
+template <int runs>
+struct DecodedSub {
+  alignas(64) std::int32_t pairs[kSubPairs][kTileRows];
+  alignas(64) float scales[runs][kTileRows];
+  alignas(64) float minima[kTileRows];
+};
+
+/// Products of all tokens of a panel with a decoded sub-block, which are added to c.
+struct Int16Pass {
+  const std::uint32_t* x;       ///< [16 pairs][ld]
+  const std::uint32_t* extras;  ///< [3][ld]
+  std::int64_t ld;
+  float* c;
+  std::int64_t ldc;
+
+  Int16Pass from(std::int64_t token) const { return {x + token, extras + token, ld, c + token * ldc, ldc}; }
+  std::int32_t sum(int half, std::int64_t m) const { return static_cast<std::int32_t>(extras[half * ld + m]); }
+  float scale(std::int64_t m) const { return std::bit_cast<float>(extras[2 * ld + m]); }
+};
+
+/// `strips` registers of rows from row `first_row` on.
+template <int tokens, int strips, int runs, bool minima>
+inline void add_strips(Int16Pass pass, const DecodedSub<runs>& sub, std::int64_t first_row) {
+  constexpr int kPairs = kSubPairs / runs;
+  constexpr auto kLanes = static_cast<std::int64_t>(kPartLanes);
+#pragma GCC unroll 2
+  for (int run = 0; run < runs; ++run) {
+    Ints sums[tokens][strips];
+#pragma GCC unroll 6
+    for (int m = 0; m < tokens; ++m)
+#pragma GCC unroll 4
+      for (int s = 0; s < strips; ++s) sums[m][s] = hn::Zero(IntTag());
+    const std::uint32_t* x = pass.x + run * kPairs * pass.ld;
+    const std::int32_t* w = &sub.pairs[run * kPairs][first_row];
+    for (int j = 0; j < kPairs; ++j, x += pass.ld, w += kTileRows) {
+      Ints pairs[strips];
+#pragma GCC unroll 4
+      for (int s = 0; s < strips; ++s) pairs[s] = hn::Load(IntTag(), w + s * kLanes);
+#pragma GCC unroll 6
+      for (int m = 0; m < tokens; ++m) {
+        const Ints value = hn::Set(IntTag(), static_cast<std::int32_t>(x[m]));
+#pragma GCC unroll 4
+        for (int s = 0; s < strips; ++s) add_pairs(sums[m][s], pairs[s], value);
+      }
+    }
+#pragma GCC unroll 6
+    for (int m = 0; m < tokens; ++m) {
+      const auto scale = hn::Set(FloatTag(), pass.scale(m));
+      const auto all = hn::Set(FloatTag(), static_cast<float>(pass.sum(0, m) + pass.sum(1, m)));
+      float* c = pass.c + m * pass.ldc + first_row;
+#pragma GCC unroll 4
+      for (int s = 0; s < strips; ++s) {
+        auto t = hn::Mul(hn::ConvertTo(FloatTag(), sums[m][s]),
+                         hn::Load(FloatTag(), &sub.scales[run][first_row + s * kLanes]));
+        if constexpr (minima) t = hn::NegMulAdd(hn::Load(FloatTag(), &sub.minima[first_row + s * kLanes]), all, t);
+        hn::StoreU(hn::MulAdd(t, scale, hn::LoadU(FloatTag(), c + s * kLanes)), FloatTag(), c + s * kLanes);
+      }
+    }
+  }
+}
+
+/// At most kSumTokens tokens.
+template <int tokens, int runs, bool minima>
+inline void add_tile(Int16Pass pass, const DecodedSub<runs>& sub) {
+  constexpr int kWide = static_cast<int>(kStrips), kNarrow = static_cast<int>(kParts);
+  if constexpr (2 * tokens <= kSumTokens) return add_strips<tokens, kWide, runs, minima>(pass, sub, 0);
+  add_strips<tokens, kNarrow, runs, minima>(pass, sub, 0);
+  add_strips<tokens, kNarrow, runs, minima>(pass, sub, kTileRows / 2);
+}
+
+/// One function for all encodings with so many runs, and minima or not.
+template <int tokens, int runs, bool minima>
+[[gnu::noinline, gnu::flatten]] void add_decoded(Int16Pass pass, const DecodedSub<runs>& sub) {
+  constexpr int kFirst = tokens <= kSumTokens ? tokens : (tokens + 1) / 2;
+  add_tile<kFirst, runs, minima>(pass, sub);
+  if constexpr (kFirst < tokens) add_tile<tokens - kFirst, runs, minima>(pass.from(kFirst), sub);
+}
+
+template <Encoding encoding>
+struct QuantInt16Sums {
+  static constexpr QuantLayout kLayout = quant_layout(encoding);
+  static constexpr TileIntegers kIntegers = kLayout.integers;
+  static constexpr TileScales kScales = kLayout.scales;
+  static constexpr Meaning kMeaning = meaning_of(encoding);
+  static constexpr int kRuns = runs_of(kScales);
+  static constexpr int kOffset = offset_of_integers(kMeaning);
+  static constexpr int kGroups = 4;  ///< of eight columns, in a sub-block
+  static constexpr bool kPlane = kIntegers == TileIntegers::five_bits || kIntegers == TileIntegers::six_bits;
+
+  static constexpr int tiles_for(int) { return 1; }
+
+  /// Eight integers of each row of a strip, in halves of dwords: value 2p in the lower one, 2p + 1 in the upper one.
+  struct Group {
+    Ints even, odd;  ///< bytes; of nibbles that are no places in a table even alone, the dwords as they are
+
+    template <int p>
+    Ints pair() const {
+      using WordsTag = hn::Repartition<std::uint16_t, IntTag>;
+      if constexpr (kIntegers == TileIntegers::nibbles && !is_table(kMeaning)) {
+        const auto shifted = hn::ShiftRight<4 * p>(hn::BitCast(WordsTag(), even));
+        return p == 3 ? hn::BitCast(IntTag(), shifted)
+                      : hn::And(hn::BitCast(IntTag(), shifted), hn::Set(IntTag(), 0x000f000f));
+      }
+      const Ints bytes = p % 2 == 0 ? even : odd;
+      if constexpr (p < 2) return hn::And(bytes, hn::Set(IntTag(), 0x00ff00ff));
+      return hn::BitCast(IntTag(), hn::ShiftRight<8>(hn::BitCast(WordsTag(), bytes)));
+    }
+  };
+
+  static inline Ints in_table(Ints bytes) {
+    alignas(16) static constexpr std::array<std::uint8_t, 16> kTable = [] {
+      std::array<std::uint8_t, 16> table{};
+      for (std::size_t i = 0; i < 16; ++i)
+        table[i] = static_cast<std::uint8_t>(static_cast<int>(table_of(kMeaning)[i]) + kOffset);
+      return table;
+    }();
+    const auto table = hn::LoadDup128(ByteTag(), kTable.data());
+    return hn::BitCast(IntTag(), hn::TableLookupBytes(table, hn::BitCast(ByteTag(), bytes)));
+  }
+
+  static inline Ints dwords_at(const std::byte* at) {
+    return hn::LoadU(IntTag(), reinterpret_cast<const std::int32_t*>(at));
+  }
+
+  template <int g>
+  static inline Group group_at(const std::byte* integers, std::size_t strip) {
+    const std::int64_t place = static_cast<std::int64_t>(strip * kPartLanes) * 4;
+    const Ints nibbles = dwords_at(integers + nibbles_at(kIntegers, g) + place);
+    if constexpr (kIntegers == TileIntegers::nibbles && !is_table(kMeaning)) return {nibbles, nibbles};
+    const Ints low = hn::Set(IntTag(), 0x0f0f0f0f);
+    const Ints even = hn::And(nibbles, low), odd = hn::And(hn::ShiftRight<4>(nibbles), low);
+    if constexpr (is_table(kMeaning)) return {in_table(even), in_table(odd)};
+    if constexpr (kPlane) {
+      const Ints plane =
+          hn::ShiftRight<plane_shift(kIntegers, g)>(dwords_at(integers + plane_at(kIntegers, g) + place));
+      const Ints high = hn::Set(IntTag(), static_cast<std::int32_t>(plane_bytes(kIntegers)));
+      return {hn::Or(even, hn::And(hn::ShiftLeft<4>(plane), high)), hn::Or(odd, hn::And(plane, high))};
+    }
+    return {even, odd};
+  }
+
+  /// Calls use(pair of the group, strip, integers) for group g of a sub-block, whose integers begin at `integers`.
+  template <int g, typename Use>
+  static inline void each_pair(const std::byte* integers, Use use) {
+    if constexpr (kIntegers == TileIntegers::bytes) {
+      using RowsTag = hn::FixedTag<std::int8_t, 16>;
+      const auto* at = reinterpret_cast<const std::int8_t*>(integers) + 8 * g * kTileRows;
+#pragma GCC unroll 4
+      for (int p = 0; p < 4; ++p, at += 2 * kTileRows)
+#pragma GCC unroll 2
+        for (std::size_t half = 0; half < 2; ++half) {
+          const auto first = hn::LoadU(RowsTag(), at + 16 * half);
+          const auto second = hn::LoadU(RowsTag(), at + kTileRows + 16 * half);
+          const auto low = hn::PromoteTo(ShortTag(), hn::InterleaveLower(RowsTag(), first, second));
+          const auto high = hn::PromoteTo(ShortTag(), hn::InterleaveUpper(RowsTag(), first, second));
+          use(p, 2 * half, hn::BitCast(IntTag(), low));
+          use(p, 2 * half + 1, hn::BitCast(IntTag(), high));
+        }
+    } else {
+#pragma GCC unroll 4
+      for (std::size_t s = 0; s < kStrips; ++s) {
+        const Group group = group_at<g>(integers, s);
+        use(0, s, group.template pair<0>());
+        use(1, s, group.template pair<1>());
+        use(2, s, group.template pair<2>());
+        use(3, s, group.template pair<3>());
+      }
+    }
+  }
+
+  // ---- one token ----
+
+  /// Group g and those after it.
+  template <int g>
+  static inline void add_groups(const std::byte* block, const std::byte* sub, const Int16Pass& pass,
+                                Ints (&sums)[kStrips], hn::Vec<FloatTag> (&totals)[kStrips]) {
+    constexpr int kRunGroups = kGroups / kRuns;
+    if constexpr (g % kRunGroups == 0)
+#pragma GCC unroll 4
+      for (std::size_t s = 0; s < kStrips; ++s) sums[s] = hn::Zero(IntTag());
+    Ints values[4];
+#pragma GCC unroll 4
+    for (int p = 0; p < 4; ++p) values[p] = hn::Set(IntTag(), static_cast<std::int32_t>(pass.x[4 * g + p]));
+    each_pair<g>(sub + kLayout.sub_scales, [&](int p, std::size_t s, Ints pairs) {
+      sums[s] = hn::Add(sums[s], multiply_pairs(pairs, values[p]));
+    });
+    if constexpr (g % kRunGroups == kRunGroups - 1) add_run<g / kRunGroups>(block, sub, pass, sums, totals);
+    if constexpr (g + 1 < kGroups) add_groups<g + 1>(block, sub, pass, sums, totals);
+  }
+
+  template <int run>
+  static inline void add_run(const std::byte* block, const std::byte* sub, const Int16Pass& pass,
+                             const Ints (&sums)[kStrips], hn::Vec<FloatTag> (&totals)[kStrips]) {
+    const std::int32_t all = pass.sum(0, 0) + pass.sum(1, 0);
+    const Ints offset = hn::Set(IntTag(), kOffset * (kRuns == 1 ? all : pass.sum(run, 0)));
+    const auto activations = hn::Set(FloatTag(), static_cast<float>(all)), scale = hn::Set(FloatTag(), pass.scale(0));
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      const RunScales of_half = scales_at<kScales>(block, sub, run, half);
+#pragma GCC unroll 4
+      for (std::size_t p = 0; p < kParts; ++p) {
+        const std::size_t s = static_cast<std::size_t>(half) * kParts + p;
+        const Ints sum = kOffset == 0 ? sums[s] : hn::Sub(sums[s], offset);
+        auto t = hn::Mul(hn::ConvertTo(FloatTag(), sum), of_half.scale.part[p]);
+        if constexpr (has_minima(kScales)) t = hn::NegMulAdd(of_half.minimum.part[p], activations, t);
+        totals[s] = hn::MulAdd(t, scale, totals[s]);
+      }
+    }
+  }
+
+  [[gnu::flatten]] static void run_one(const std::uint32_t* x, std::int64_t cols, const TileLines& lines, float* c) {
+    Int16Pass pass{x, x + cols, 1, c, 0};
+    hn::Vec<FloatTag> totals[kStrips];
+    for (std::size_t s = 0; s < kStrips; ++s) totals[s] = hn::Zero(FloatTag());
+    for_subs<encoding>(lines, cols * Int16Values::kPerDword, [&](const std::byte* block, const std::byte* sub) {
+      Ints sums[kStrips];
+      add_groups<0>(block, sub, pass, sums, totals);
+      pass.x += kSubPairs, pass.extras += Int16Values::kExtras;
+    });
+    for (std::size_t s = 0; s < kStrips; ++s) hn::StoreU(totals[s], FloatTag(), c + s * kPartLanes);
+  }
+
+  // ---- more tokens ----
+
+  template <int g>
+  static inline void decode_groups(const std::byte* integers, DecodedSub<kRuns>& out) {
+    each_pair<g>(integers, [&](int p, std::size_t s, Ints pairs) {
+      if constexpr (kOffset != 0)
+        pairs = hn::BitCast(
+            IntTag(), hn::Sub(hn::BitCast(ShortTag(), pairs), hn::Set(ShortTag(), static_cast<std::int16_t>(kOffset))));
+      hn::Store(pairs, IntTag(), &out.pairs[4 * g + p][s * kPartLanes]);
+    });
+    if constexpr (g + 1 < kGroups) decode_groups<g + 1>(integers, out);
+  }
+
+  [[gnu::noinline, gnu::flatten]] static void decode(const std::byte* block, const std::byte* sub,
+                                                     DecodedSub<kRuns>& out) {
+    decode_groups<0>(sub + kLayout.sub_scales, out);
+    for (int run = 0; run < kRuns; ++run)
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) {
+        const RunScales scales = scales_at<kScales>(block, sub, run, half);
+        store(&out.scales[run][16 * half], scales.scale);
+        if constexpr (has_minima(kScales)) store(&out.minima[16 * half], scales.minimum);
+      }
+  }
+
+  template <int tokens, int tiles>
+  static void run(const std::uint32_t* panel, std::int64_t cols, const TileLines& lines, float* c, std::int64_t ldc) {
+    static_assert(tiles == 1);
+    if constexpr (tokens == 1) return run_one(panel, cols, lines, c);
+    for (int m = 0; m < tokens; ++m) store(c + m * ldc, zeros()), store(c + m * ldc + 16, zeros());
+    DecodedSub<kRuns> decoded;
+    Int16Pass pass{panel, panel + cols * tokens, tokens, c, ldc};
+    for_subs<encoding>(lines, cols * Int16Values::kPerDword, [&](const std::byte* block, const std::byte* sub) {
+      decode(block, sub, decoded);
+      add_decoded<tokens, kRuns, has_minima(kScales)>(pass, decoded);
+      pass.x += kSubPairs * tokens, pass.extras += Int16Values::kExtras * tokens;
+    });
+  }
+};
+
+}  // namespace
+}  // namespace qinfer::kernels::avx2
