@@ -146,11 +146,13 @@ __attribute__((target("avx2,fma"))) float fma_avx2(std::size_t rounds, float fac
 #undef QI_ADD
 }
 
-/// One multiplication and one addition each. Sums are operands, so that no product stays the same.
+/// One multiplication and one addition for each sum, in its register: GCC would put some of them into memory.
 __attribute__((target("avx2"))) float dot_int16(std::size_t rounds, float factor, float summand) {
-  const __m256i step = _mm256_set1_epi32(static_cast<int>(factor * 1e6F) ^ static_cast<int>(summand * 1e6F));
+  const __m256i a = _mm256_set1_epi32(static_cast<int>(factor * 1e6F)),
+                b = _mm256_set1_epi32(static_cast<int>(summand * 1e6F));
 #define QI_DECLARE(i) __m256i s##i = _mm256_set1_epi32(i);
-#define QI_STEP(i) s##i = _mm256_add_epi32(_mm256_madd_epi16(s##i, step), step);
+#define QI_STEP(i) \
+  asm volatile("vpmaddwd %1, %2, %%ymm15\n\tvpaddd %%ymm15, %0, %0" : "+x"(s##i) : "x"(a), "x"(b) : "ymm15");
 #define QI_ADD(i) total = _mm256_add_epi32(total, s##i);
   QI_REPEAT_12(QI_DECLARE)
   for (std::size_t round = 0; round < rounds; ++round) {
