@@ -44,24 +44,24 @@ struct DecodedSub {
   alignas(64) float minima[kTileRows];
 };
 
-/// Products of all tokens of a panel with a decoded sub-block, which are added to c.
-struct Int16Pass {
+/// What a sub-block is multiplied with: the activations of the `ld` tokens of a panel, and their totals.
+template <int ld>
+struct Int16Columns {
   const std::uint32_t* x;       ///< [16 pairs][ld]
   const std::uint32_t* extras;  ///< [3][ld]
-  std::int64_t ld;
-  float* c;
-  std::int64_t ldc;
+  float (*totals)[kTileRows];   ///< [ld][32]
 
-  Int16Pass from(std::int64_t token) const { return {x + token, extras + token, ld, c + token * ldc, ldc}; }
-  std::int32_t sum(int half, std::int64_t m) const { return static_cast<std::int32_t>(extras[half * ld + m]); }
-  float scale(std::int64_t m) const { return std::bit_cast<float>(extras[2 * ld + m]); }
+  std::int32_t sum(int half, int m) const { return static_cast<std::int32_t>(extras[half * ld + m]); }
+  std::int32_t sum(int m) const { return sum(0, m) + sum(1, m); }
+  float scale(int m) const { return std::bit_cast<float>(extras[2 * ld + m]); }
+  void next() { x += kSubPairs * ld, extras += Int16Values::kExtras * ld; }
 };
 
-/// `strips` registers of rows from row `first_row` on.
-template <int tokens, int strips, int runs, bool minima>
-inline void add_strips(Int16Pass pass, const DecodedSub<runs>& sub, std::int64_t first_row) {
-  constexpr int kPairs = kSubPairs / runs;
-  constexpr auto kLanes = static_cast<std::int64_t>(kPartLanes);
+/// Adds to the totals of tokens [first, first + tokens) of `ld`, of as many rows from `row` on as `strips` registers
+/// have.
+template <int ld, int first, int tokens, int strips, int runs, bool minima>
+inline void add_strips(Int16Columns<ld> columns, const DecodedSub<runs>& sub, int row) {
+  constexpr int kPairs = kSubPairs / runs, kLanes = static_cast<int>(kPartLanes);
 #pragma GCC unroll 2
   for (int run = 0; run < runs; ++run) {
     Ints sums[tokens][strips];
@@ -69,9 +69,10 @@ inline void add_strips(Int16Pass pass, const DecodedSub<runs>& sub, std::int64_t
     for (int m = 0; m < tokens; ++m)
 #pragma GCC unroll 4
       for (int s = 0; s < strips; ++s) sums[m][s] = hn::Zero(IntTag());
-    const std::uint32_t* x = pass.x + run * kPairs * pass.ld;
-    const std::int32_t* w = &sub.pairs[run * kPairs][first_row];
-    for (int j = 0; j < kPairs; ++j, x += pass.ld, w += kTileRows) {
+    const std::uint32_t* x = columns.x + run * kPairs * ld + first;
+    const std::int32_t* w = &sub.pairs[run * kPairs][row];
+#pragma GCC unroll 1
+    for (int j = 0; j < kPairs; ++j, x += ld, w += kTileRows) {
       Ints pairs[strips];
 #pragma GCC unroll 4
       for (int s = 0; s < strips; ++s) pairs[s] = hn::Load(IntTag(), w + s * kLanes);
@@ -84,35 +85,35 @@ inline void add_strips(Int16Pass pass, const DecodedSub<runs>& sub, std::int64_t
     }
 #pragma GCC unroll 6
     for (int m = 0; m < tokens; ++m) {
-      const auto scale = hn::Set(FloatTag(), pass.scale(m));
-      const auto all = hn::Set(FloatTag(), static_cast<float>(pass.sum(0, m) + pass.sum(1, m)));
-      float* c = pass.c + m * pass.ldc + first_row;
+      const auto scale = hn::Set(FloatTag(), columns.scale(first + m));
+      const auto all = hn::Set(FloatTag(), static_cast<float>(columns.sum(first + m)));
 #pragma GCC unroll 4
       for (int s = 0; s < strips; ++s) {
-        auto t = hn::Mul(hn::ConvertTo(FloatTag(), sums[m][s]),
-                         hn::Load(FloatTag(), &sub.scales[run][first_row + s * kLanes]));
-        if constexpr (minima) t = hn::NegMulAdd(hn::Load(FloatTag(), &sub.minima[first_row + s * kLanes]), all, t);
-        hn::StoreU(hn::MulAdd(t, scale, hn::LoadU(FloatTag(), c + s * kLanes)), FloatTag(), c + s * kLanes);
+        const int at = row + s * kLanes;
+        auto t = hn::Mul(hn::ConvertTo(FloatTag(), sums[m][s]), hn::Load(FloatTag(), &sub.scales[run][at]));
+        if constexpr (minima) t = hn::NegMulAdd(hn::Load(FloatTag(), &sub.minima[at]), all, t);
+        float* total = &columns.totals[first + m][at];
+        hn::Store(hn::MulAdd(t, scale, hn::Load(FloatTag(), total)), FloatTag(), total);
       }
     }
   }
 }
 
 /// At most kSumTokens tokens.
-template <int tokens, int runs, bool minima>
-inline void add_tile(Int16Pass pass, const DecodedSub<runs>& sub) {
+template <int ld, int first, int tokens, int runs, bool minima>
+inline void add_tokens(Int16Columns<ld> columns, const DecodedSub<runs>& sub) {
   constexpr int kWide = static_cast<int>(kStrips), kNarrow = static_cast<int>(kParts);
-  if constexpr (2 * tokens <= kSumTokens) return add_strips<tokens, kWide, runs, minima>(pass, sub, 0);
-  add_strips<tokens, kNarrow, runs, minima>(pass, sub, 0);
-  add_strips<tokens, kNarrow, runs, minima>(pass, sub, kTileRows / 2);
+  if constexpr (2 * tokens <= kSumTokens) return add_strips<ld, first, tokens, kWide, runs, minima>(columns, sub, 0);
+  add_strips<ld, first, tokens, kNarrow, runs, minima>(columns, sub, 0);
+  add_strips<ld, first, tokens, kNarrow, runs, minima>(columns, sub, kTileRows / 2);
 }
 
 /// One function for all encodings with so many runs, and minima or not.
-template <int tokens, int runs, bool minima>
-[[gnu::noinline, gnu::flatten]] void add_decoded(Int16Pass pass, const DecodedSub<runs>& sub) {
-  constexpr int kFirst = tokens <= kSumTokens ? tokens : (tokens + 1) / 2;
-  add_tile<kFirst, runs, minima>(pass, sub);
-  if constexpr (kFirst < tokens) add_tile<tokens - kFirst, runs, minima>(pass.from(kFirst), sub);
+template <int ld, int runs, bool minima>
+[[gnu::noinline, gnu::flatten]] void add_decoded(Int16Columns<ld> columns, const DecodedSub<runs>& sub) {
+  constexpr int kFirst = ld <= kSumTokens ? ld : (ld + 1) / 2;
+  add_tokens<ld, 0, kFirst, runs, minima>(columns, sub);
+  if constexpr (kFirst < ld) add_tokens<ld, kFirst, ld - kFirst, runs, minima>(columns, sub);
 }
 
 template <Encoding encoding>
@@ -211,7 +212,7 @@ struct QuantInt16Sums {
 
   /// Group g and those after it.
   template <int g>
-  static inline void add_groups(const std::byte* block, const std::byte* sub, const Int16Pass& pass,
+  static inline void add_groups(const std::byte* block, const std::byte* sub, Int16Columns<1> columns,
                                 Ints (&sums)[kStrips], hn::Vec<FloatTag> (&totals)[kStrips]) {
     constexpr int kRunGroups = kGroups / kRuns;
     if constexpr (g % kRunGroups == 0)
@@ -219,20 +220,21 @@ struct QuantInt16Sums {
       for (std::size_t s = 0; s < kStrips; ++s) sums[s] = hn::Zero(IntTag());
     Ints values[4];
 #pragma GCC unroll 4
-    for (int p = 0; p < 4; ++p) values[p] = hn::Set(IntTag(), static_cast<std::int32_t>(pass.x[4 * g + p]));
+    for (int p = 0; p < 4; ++p) values[p] = hn::Set(IntTag(), static_cast<std::int32_t>(columns.x[4 * g + p]));
     each_pair<g>(sub + kLayout.sub_scales, [&](int p, std::size_t s, Ints pairs) {
       sums[s] = hn::Add(sums[s], multiply_pairs(pairs, values[p]));
     });
-    if constexpr (g % kRunGroups == kRunGroups - 1) add_run<g / kRunGroups>(block, sub, pass, sums, totals);
-    if constexpr (g + 1 < kGroups) add_groups<g + 1>(block, sub, pass, sums, totals);
+    if constexpr (g % kRunGroups == kRunGroups - 1) add_run<g / kRunGroups>(block, sub, columns, sums, totals);
+    if constexpr (g + 1 < kGroups) add_groups<g + 1>(block, sub, columns, sums, totals);
   }
 
   template <int run>
-  static inline void add_run(const std::byte* block, const std::byte* sub, const Int16Pass& pass,
+  static inline void add_run(const std::byte* block, const std::byte* sub, Int16Columns<1> columns,
                              const Ints (&sums)[kStrips], hn::Vec<FloatTag> (&totals)[kStrips]) {
-    const std::int32_t all = pass.sum(0, 0) + pass.sum(1, 0);
-    const Ints offset = hn::Set(IntTag(), kOffset * (kRuns == 1 ? all : pass.sum(run, 0)));
-    const auto activations = hn::Set(FloatTag(), static_cast<float>(all)), scale = hn::Set(FloatTag(), pass.scale(0));
+    const std::int32_t all = columns.sum(0);
+    const Ints offset = hn::Set(IntTag(), kOffset * (kRuns == 1 ? all : columns.sum(run, 0)));
+    const auto activations = hn::Set(FloatTag(), static_cast<float>(all)),
+               scale = hn::Set(FloatTag(), columns.scale(0));
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
       const RunScales of_half = scales_at<kScales>(block, sub, run, half);
@@ -248,13 +250,13 @@ struct QuantInt16Sums {
   }
 
   [[gnu::flatten]] static void run_one(const std::uint32_t* x, std::int64_t cols, const TileLines& lines, float* c) {
-    Int16Pass pass{x, x + cols, 1, c, 0};
+    Int16Columns<1> columns{x, x + cols, nullptr};  // totals are in registers
     hn::Vec<FloatTag> totals[kStrips];
     for (std::size_t s = 0; s < kStrips; ++s) totals[s] = hn::Zero(FloatTag());
     for_subs<encoding>(lines, cols * Int16Values::kPerDword, [&](const std::byte* block, const std::byte* sub) {
       Ints sums[kStrips];
-      add_groups<0>(block, sub, pass, sums, totals);
-      pass.x += kSubPairs, pass.extras += Int16Values::kExtras;
+      add_groups<0>(block, sub, columns, sums, totals);
+      columns.next();
     });
     for (std::size_t s = 0; s < kStrips; ++s) hn::StoreU(totals[s], FloatTag(), c + s * kPartLanes);
   }
@@ -288,14 +290,16 @@ struct QuantInt16Sums {
   static void run(const std::uint32_t* panel, std::int64_t cols, const TileLines& lines, float* c, std::int64_t ldc) {
     static_assert(tiles == 1);
     if constexpr (tokens == 1) return run_one(panel, cols, lines, c);
-    for (int m = 0; m < tokens; ++m) store(c + m * ldc, zeros()), store(c + m * ldc + 16, zeros());
+    alignas(64) float totals[tokens][kTileRows] = {};
     DecodedSub<kRuns> decoded;
-    Int16Pass pass{panel, panel + cols * tokens, tokens, c, ldc};
+    Int16Columns<tokens> columns{panel, panel + cols * tokens, totals};
     for_subs<encoding>(lines, cols * Int16Values::kPerDword, [&](const std::byte* block, const std::byte* sub) {
       decode(block, sub, decoded);
-      add_decoded<tokens, kRuns, has_minima(kScales)>(pass, decoded);
-      pass.x += kSubPairs * tokens, pass.extras += Int16Values::kExtras * tokens;
+      add_decoded<tokens, kRuns, has_minima(kScales)>(columns, decoded);
+      columns.next();
     });
+    for (int m = 0; m < tokens; ++m)
+      for (int i = 0; i < kTileRows; i += 16) store(c + m * ldc + i, load(&totals[m][i]));
   }
 };
 
