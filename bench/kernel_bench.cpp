@@ -7,9 +7,8 @@
 // ENCODING: f32, f16, bf16, or one of GGUF's such as q4_k, where sets that have no such weights are left out.
 // Names are SET/OPERATION/SHAPE, so that --benchmark_filter=avx512/linear chooses. %bandwidth: share of the read
 // bandwidth, counting each weight, key and value once per call. %peak: share of the multiply-adds per second in the
-// type that the set computes in (f16 for f16 weights of avx512_fp16, bf16 for bf16 ones of avx512_bf16 and on AMX,
-// otherwise f32). Weights come from memory, not from
-// a cache: calls walk through copies of half a gigabyte together.
+// type that the set computes in (KernelSetRow::numerics). Weights come from memory, not from a cache: calls walk
+// through copies of half a gigabyte together.
 #include "kernel_bench.h"
 
 #include <cstdio>

@@ -1,9 +1,9 @@
 // Activations as pairs of 16-bit integers, which the inner loops of quant_int16_loops.h multiply with integers of
 // weights (tiled/panels.h).
 //
-// Each 32 values of a row have a power of two of their own: x is round(x * 2^e) * 2^-e, where 2^e is the largest with
-// |x| * 2^e < 2^15 for all of them. So no value is off by more than 2^-16 of the largest one among its 32, or 2^-15
-// where that would have been rounded up to 2^15.
+// Each 32 values of a row have a power of two of their own: x becomes round(x * 2^e), at most 2^15 - 1, where e is the
+// largest with |x| * 2^e < 2^15 for all of them, but not above 126. So no value is off by more than 2^-15 of the
+// largest one among its 32, or than 2^-127 where all are below 2^-112.
 #pragma once
 
 #include <immintrin.h>
@@ -20,8 +20,8 @@ using ShortTag = hn::Repartition<std::int16_t, IntTag>;
 /// narrowing with saturation in order.)
 inline Ints multiply_pairs(Ints a, Ints b) { return Ints{_mm256_madd_epi16(a.raw, b.raw)}; }
 
-/// Adds them to `sum`, in its register: left to itself GCC puts some of the sums of a loop into other registers and
-/// then into memory, for two additions of integers need not be made in one register as two of fused products need.
+/// Adds these sums to `sum`, in its register: left to itself GCC puts some of the sums of a loop into other registers
+/// and then into memory, for two additions of integers need not be made in one register as two of fused products need.
 inline void add_pairs(Ints& sum, Ints a, Ints b) {
   asm("vpaddd %1, %0, %0" : "+x"(sum.raw) : "x"(multiply_pairs(a, b).raw));
 }

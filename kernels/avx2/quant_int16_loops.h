@@ -8,13 +8,14 @@
 //   t = (sum as f32) * scale of the weights
 //   with minima: t = t - minimum * (the sum of the run's integers of activations), fused
 //   total = t * 2^-e + total, fused
-// A sum has at most 32 products, of at most 255 and 2^15: less than 2^28.
+// A sum has at most 32 products, of at most 255 and 2^15: less than 2^28. As 2^-e comes last, scales of mxfp4 from
+// 2^100 or so on overflow sooner than they would otherwise.
 //
 // Integers are decoded to pairs of neighbours in k, lanes being rows, so that both are multiplied with one dword of
-// activations. They count from zero: what an encoding takes off all of them (8 from those of q4_0) is taken off the
-// sum, where one token is multiplied while weights are decoded, as that many times the sum of the activations, and from
-// the pairs, where more tokens are multiplied with a sub-block of 32 columns that was decoded into memory. Integers
-// being exact, both are the same.
+// activations. But for those of q8_0, which are signed, they are decoded as numbers from zero on. What an encoding
+// takes off all of them (8 from those of q4_0) is taken off the sum, where one token is multiplied while weights are
+// decoded, as that many times the sum of the activations, and from the pairs, where more tokens are multiplied with a
+// sub-block of 32 columns that was decoded into memory. Integers being exact, both are the same.
 #pragma once
 
 #include "avx2/int16_values.h"
@@ -26,7 +27,7 @@ namespace {
 
 using ByteTag = hn::Repartition<std::uint8_t, IntTag>;
 
-/// What every integer of up to four bits of a table becomes, and the bits of others: added to it, nothing is negative.
+/// By what decoded integers are larger than those that the encoding stands for; 0 where they are the same.
 constexpr int offset_of_integers(Meaning meaning) {
   return meaning == Meaning::iq4 ? 127 : meaning == Meaning::fp4 ? 12 : static_cast<int>(offset_of(meaning));
 }
@@ -57,10 +58,11 @@ struct Int16Columns {
   void next() { x += kSubPairs * ld, extras += Int16Values::kExtras * ld; }
 };
 
-/// Adds to the totals of tokens [first, first + tokens) of `ld`, of as many rows from `row` on as `strips` registers
-/// have.
+/// Adds products to the totals of tokens [first, first + tokens) of the `ld` tokens of a panel, for the rows of
+/// `strips` registers, from row `row` of the tile on.
 template <int ld, int first, int tokens, int strips, int runs, bool minima>
 inline void add_strips(Int16Columns<ld> columns, const DecodedSub<runs>& sub, int row) {
+  static_assert(!minima || runs == 1, "minima are of whole sub-blocks");
   constexpr int kPairs = kSubPairs / runs, kLanes = static_cast<int>(kPartLanes);
 #pragma GCC unroll 2
   for (int run = 0; run < runs; ++run) {
@@ -173,7 +175,7 @@ struct QuantInt16Sums {
     if constexpr (kPlane) {
       const Ints plane =
           hn::ShiftRight<plane_shift(kIntegers, g)>(dwords_at(integers + plane_at(kIntegers, g) + place));
-      const Ints high = hn::Set(IntTag(), static_cast<std::int32_t>(plane_bytes(kIntegers)));
+      const Ints high = hn::Set(IntTag(), plane_bytes(kIntegers));
       return {hn::Or(even, hn::And(hn::ShiftLeft<4>(plane), high)), hn::Or(odd, hn::And(plane, high))};
     }
     return {even, odd};

@@ -9,20 +9,10 @@
 namespace qinfer::kernels::avx512 {
 namespace {
 
-/// For f16 weights and quantised ones; all others are multiplied in f32, and so are those that share activations with
-/// matrices of which some are quantised and some are not.
-struct F16Products : F32Products {
+/// For f16 weights, too.
+struct F16Products : NarrowQuantProducts<quant_fp16_projections, fp16_mixed_gate_and_up> {
   static const Projections& of(const Matrix& w) {
-    if (!is_plain(w.format.encoding)) return quant_fp16_projections();
-    return w.format.encoding == Encoding::f16 ? fp16_projections() : F32Products::of(w);
-  }
-  static void mixed_qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
-    if (are_quantised({&args.wq, &args.wk, &args.wv})) return quant_fp16_projections().qkv.run(args, phase, slice);
-    F32Products::mixed_qkv(args, phase, slice);
-  }
-  static void mixed_gate_and_up(const FfnArgs& args, std::int32_t phase, Slice slice) {
-    if (are_quantised({&args.gate, &args.up})) return fp16_mixed_gate_and_up(args, phase, slice);
-    F32Products::mixed_gate_and_up(args, phase, slice);
+    return w.format.encoding == Encoding::f16 ? fp16_projections() : NarrowQuantProducts::of(w);
   }
   static constexpr auto attention = fp16_attention;
   static void moe(const MoeArgs& args, std::int32_t phase, Slice slice) {

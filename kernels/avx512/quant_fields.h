@@ -32,11 +32,6 @@ constexpr int integer_bits(TileIntegers integers) {
                                                : 6;
 }
 
-/// The bits above the nibbles of a group in every byte, once its even or its odd nibbles are at the bytes' beginnings.
-constexpr int plane_bytes(TileIntegers integers) {
-  return integers == TileIntegers::six_bits ? 0x30303030 : 0x10101010;
-}
-
 /// `nibbles`: the dwords of a group. `plane`: its plane, shifted right by plane_shift(); not looked at where there is
 /// none.
 template <TileIntegers integers>

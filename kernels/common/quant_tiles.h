@@ -154,6 +154,10 @@ constexpr std::int64_t plane_at(TileIntegers integers, std::int64_t g) {
 }
 /// The plane's bits of value j of group g begin at bit 4j + plane_shift().
 constexpr int plane_shift(TileIntegers integers, int g) { return integers == TileIntegers::six_bits ? 2 * (g % 2) : g; }
+/// The bits above the nibbles of a group in every byte, once its even or its odd nibbles are at the bytes' beginnings.
+constexpr int plane_bytes(TileIntegers integers) {
+  return integers == TileIntegers::six_bits ? 0x30303030 : 0x10101010;
+}
 
 // The same of squares32.
 

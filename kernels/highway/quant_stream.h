@@ -11,11 +11,6 @@ namespace {
 /// Bytes to prefetch ahead.
 inline constexpr std::int64_t kQuantAheadBytes = 8192;
 
-/// The bits above the nibbles of a group in every byte, once its even or its odd nibbles are at the bytes' beginnings.
-constexpr std::uint32_t plane_bytes(TileIntegers integers) {
-  return integers == TileIntegers::six_bits ? 0x30303030 : 0x10101010;
-}
-
 /// Calls f(block, sub) for the sub-blocks of a tile of `cols` columns: where it and its block begin.
 template <Encoding encoding, typename F>
 inline void for_subs(const TileLines& lines, std::int64_t cols, F f) {

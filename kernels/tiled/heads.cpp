@@ -84,7 +84,7 @@ struct RunHead {
   std::byte* key_tile() const { return k_tile(args, run, index); }
   std::byte* value_tile() const { return key_tile() + args.kv.tile_bytes(); }
   /// Whether the cache has pairs of bf16.
-  bool writes_pairs() const { return kPairs && args.kv.order == KvOrder::key_pairs; }
+  bool writes_pairs() const { return kHasPairs && args.kv.order == KvOrder::key_pairs; }
 
   /// Calls f(row of the run, its values).
   template <typename F>
@@ -126,7 +126,7 @@ struct RunHead {
   }
   /// Keys become lanes (KvOrder::key_lanes), or pairs.
   void write_key() const {
-    if constexpr (kPairs)
+    if constexpr (kHasPairs)
       if (writes_pairs()) return write_key_pairs(values, ld, run.count, lane(), width(), key_tile());
     with_dtype(args.kv.type,
                [&]<DType type>() { store_lanes<type>(values, ld, run.count, lane(), width(), key_tile()); });
@@ -134,7 +134,7 @@ struct RunHead {
   /// Values become rows, or pairs.
   void write_value() const {
     const std::int64_t padded = args.kv.head_dim_padded;
-    if constexpr (kPairs)
+    if constexpr (kHasPairs)
       if (writes_pairs()) return write_value_pairs(values, ld, run.count, lane(), width(), padded, value_tile());
     with_dtype(args.kv.type,
                [&]<DType type>() { store_rows<type>(values, ld, run.count, lane(), width(), padded, value_tile()); });

@@ -55,6 +55,23 @@ struct F32Products {
   }
 };
 
+/// Quantised weights by products of their own, which `quant_of` and `mixed_network` have; all others are multiplied in
+/// f32, and so are those that share activations with matrices of which some are quantised and some are not.
+template <const Projections& (*quant_of)(), void (*mixed_network)(const FfnArgs&, std::int32_t, Slice)>
+struct NarrowQuantProducts : F32Products {
+  static const Projections& of(const Matrix& w) {
+    return is_plain(w.format.encoding) ? F32Products::of(w) : quant_of();
+  }
+  static void mixed_qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
+    if (are_quantised({&args.wq, &args.wk, &args.wv})) return quant_of().qkv.run(args, phase, slice);
+    F32Products::mixed_qkv(args, phase, slice);
+  }
+  static void mixed_gate_and_up(const FfnArgs& args, std::int32_t phase, Slice slice) {
+    if (are_quantised({&args.gate, &args.up})) return mixed_network(args, phase, slice);
+    F32Products::mixed_gate_and_up(args, phase, slice);
+  }
+};
+
 inline std::int32_t qkv_phases(const QkvArgs& args) { return args.norm_whole ? 3 : 2; }
 
 template <typename Multiply>

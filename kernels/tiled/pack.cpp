@@ -187,7 +187,7 @@ PackEnd pack_end(const WeightFormat& format, float largest, PackInfo& info) {
 
 float pack(const Matrix& source, const WeightFormat& format, const PackInfo& info, std::byte* destination,
            std::int64_t first, std::int64_t last) {
-  if constexpr (kPairs)
+  if constexpr (kHasPairs)
     if (format.layout == WeightLayout::pairs32) return pack_pairs(source, destination, first, last);
   const bool tiles = format.layout == WeightLayout::tile32;
   if (!is_plain(format.encoding)) return pack_blocks(source, format.layout, destination, first, last);

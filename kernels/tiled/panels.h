@@ -30,7 +30,7 @@ inline std::int64_t panel_count(std::int64_t n) { return units_of(n, kPanelToken
 /// Panels of n rows of `width` values, and after them in memory the exponents.
 struct Panels {
   std::uint32_t* data = nullptr;
-  float* exponents = nullptr;  ///< of token m: the dwords hold x[m] * 2^exponents[m]
+  float* exponents = nullptr;  ///< of token m: the dwords hold x[m] * 2^exponents[m] (kScaledRuns: 0)
   std::int64_t width = 0;
   std::int64_t cols = 0;    ///< dwords of a row
   std::int64_t stride = 0;  ///< with its extras, where there are any
@@ -54,7 +54,7 @@ struct Panels {
 struct F32Values {
   static constexpr std::int64_t kPerDword = 1;
   static constexpr std::int64_t kExtras = 0;
-  static constexpr bool kScaledRuns = false;  ///< whether each 32 values are scaled by themselves
+  static constexpr bool kScaledRuns = false;  ///< each 32 values are scaled by themselves; rows are whole such runs
   static float exponent(const float*, std::int64_t, float) { return 0; }
   /// The 16 dwords of a row of `width` values that begin with dword k.
   static I32x16 load(const float* row, std::int64_t k, std::int64_t width, float) {
@@ -80,10 +80,11 @@ inline constexpr float kIntegerLimit = 3;
 /// Packs the panel of rows [first, first + tokens), row m of which is at row(m).
 template <typename Values, typename RowAt>
 inline void pack_panel(RowAt row, std::int64_t first, std::int64_t tokens, float limit, const Panels& panels) {
+  static_assert(Values::kExtras == 0 || Panels::kRunValues == 16 * Values::kPerDword, "16 dwords at a time are a run");
   std::uint32_t* out = panels.panel(first / kPanelTokens);
   float* exponents = panels.exponents + first;
   for (std::int64_t m = 0; m < tokens; ++m) exponents[m] = Values::exponent(row(first + m), panels.width, limit);
-  float scales[16];  // of the values that were loaded last
+  float scales[16] = {};  // of the values that were loaded last
   const auto load = [&](std::int64_t m, std::int64_t k) {
     if constexpr (Values::kScaledRuns) {
       return Values::load_run(row(first + m) + k * Values::kPerDword, scales[m]);

@@ -1,8 +1,8 @@
 // What every set with tile-major weights shares; the files of this folder are compiled once for each instruction set.
 // Weights are in tiles of 32 rows, [N/32][K][32], so that outputs are lanes and a matrix is one stream of whole cache
 // lines. Sums are f32, in one order: the results of these files are the same bits in all instruction sets. A folder of
-// an instruction set brings the vector layer (vec.h), the inner loops (f32_sums.h) and its kernel sets; AVX-512's has
-// sets with other products and sums too.
+// an instruction set brings the vector layer (vec.h), the inner loops (f32_sums.h) and its kernel sets; those of
+// AVX-512 and AVX2 have sets with other products and sums too.
 #pragma once
 
 #include "common/heads.h"
@@ -68,9 +68,9 @@ const Projections& quant_projections();
 enum class Products : std::uint8_t { f32, f16, bf16, int16 };
 
 /// Phases of q/k/v, and the first two of a feed-forward network, where the matrices that share activations differ in
-/// their encoding. Each is multiplied by its own inner loop; all sums are f32, in avx512_fp16 too where some of them
-/// are not quantised, so that one packing of the activations serves all. An output has the bits that it has among
-/// matrices of its own encoding with f32 sums.
+/// their encoding. Each is multiplied by its own inner loop; all sums are f32, in avx512_fp16 and avx2_int16 too where
+/// some of them are not quantised, so that one packing of the activations serves all. An output has the bits that it
+/// has among matrices of its own encoding with f32 sums.
 void mixed_qkv(const QkvArgs& args, std::int32_t phase, Slice slice);
 void mixed_gate_and_up(const FfnArgs& args, std::int32_t phase, Slice slice);
 /// activation(gate) * up for the tiles of a slice, into rows `act`. `f32_panels`: Panels of args.n rows.
@@ -105,17 +105,17 @@ struct Operand {
   Activations rows;  ///< row i of the slot is row i, or row routes.rows[slot.first + i].row where it is gathered
   bool gathered;
   Products products;
-  bool sums;  ///< as quantised weights want them with panels of f16 or bf16
+  bool sums;  ///< as quantised weights want them with panels of f16 or bf16; those of integers have them always
   float limit;
   std::int64_t cols;
 };
 
-// ---- what is defined where kPairs, in the folder of the instruction set ----
+// ---- what is defined where kHasPairs, in the folder of the instruction set ----
 #if defined(__AVX512F__)
 /// Whether there are sets with weights, or keys and values, as pairs of bf16.
-inline constexpr bool kPairs = true;
+inline constexpr bool kHasPairs = true;
 #else
-inline constexpr bool kPairs = false;
+inline constexpr bool kHasPairs = false;
 #endif
 /// Into WeightLayout::pairs32.
 float pack_pairs(const Matrix& source, std::byte* destination, std::int64_t first, std::int64_t last);

@@ -1,9 +1,8 @@
 // Quantised weights multiplied as bf16 (avx512_bf16), as f16 (avx512_fp16) and as 16-bit integers (avx2_int16): sums
 // equal a scalar model bit for bit for every encoding, number of rows and slice; and operations whose matrices differ
 // in their encodings.
-#include "base/block_formats.h"
+#include "kernels/narrow_models.h"
 #include "kernels/quant_support.h"
-#include "support/evex_emulator.h"
 #include "support/skip.h"
 
 using namespace qinfer;
@@ -12,150 +11,12 @@ using namespace qinfer::test;
 namespace {
 
 bool sums_in_f16(const KernelSet& set) { return std::string_view(set.name) == "avx512_fp16"; }
-bool has_integers(const KernelSet& set) { return std::string_view(set.name) == "avx2_int16"; }
+bool has_integers(const KernelSet& set) {
+  return row_of(set.name).numerics.multiplier(Encoding::q4_k) == Multiplier::int16_dot;
+}
 
 /// What a set makes of plain weights where nothing else is asked for.
 Encoding plain_of(const KernelSet& set) { return rounds_to_bf16(set) ? Encoding::bf16 : Encoding::f16; }
-
-/// What a run of values that share scales has: a value is scale * integers[i] - minimum.
-struct ScaledRun {
-  float scale = 0, minimum = 0;
-  std::vector<float> integers;
-};
-
-blocks::Parts unpack(Encoding encoding, const std::byte* block) {
-  blocks::Parts parts;
-  switch (encoding) {
-    case Encoding::q8_0: blocks::unpack_q8_0(block, parts); break;
-    case Encoding::q4_1: blocks::unpack_q4_1(block, parts); break;
-    case Encoding::q5_0: blocks::unpack_q5_0(block, parts); break;
-    case Encoding::q5_1: blocks::unpack_q5_1(block, parts); break;
-    case Encoding::q3_k: blocks::unpack_q3_k(block, parts); break;
-    case Encoding::q4_k: blocks::unpack_q4_k(block, parts); break;
-    case Encoding::q5_k: blocks::unpack_q5_k(block, parts); break;
-    case Encoding::q6_k: blocks::unpack_q6_k(block, parts); break;
-    case Encoding::iq4_xs: blocks::unpack_iq4_xs(block, parts); break;
-    case Encoding::mxfp4: blocks::unpack_mxfp4(block, parts); break;
-    default: blocks::unpack_q4_0(block, parts); break;
-  }
-  return parts;
-}
-
-float integer_of(Encoding encoding, std::uint8_t q) {
-  switch (encoding) {
-    case Encoding::q8_0: return static_cast<float>(q) - 128;
-    case Encoding::q4_0: return static_cast<float>(q) - 8;
-    case Encoding::q5_0: return static_cast<float>(q) - 16;
-    case Encoding::q3_k: return static_cast<float>(q) - 4;
-    case Encoding::q6_k: return static_cast<float>(q) - 32;
-    case Encoding::iq4_nl:
-    case Encoding::iq4_xs: return blocks::kIq4Values[q];
-    case Encoding::mxfp4: return blocks::kFp4Doubled[q];
-    default: return q;
-  }
-}
-
-std::vector<ScaledRun> runs_of_block(Encoding encoding, const std::byte* block) {
-  const blocks::Parts parts = unpack(encoding, block);
-  const bool is_long = encoding_traits(encoding).block_values == 256;
-  const bool is_short = encoding == Encoding::q3_k || encoding == Encoding::q6_k;
-  const bool added = encoding == Encoding::q4_1 || encoding == Encoding::q5_1;
-  const bool taken = encoding == Encoding::q4_k || encoding == Encoding::q5_k;
-  std::vector<ScaledRun> runs(is_short ? 16 : is_long ? 8 : 1);
-  for (std::size_t j = 0; j < runs.size(); ++j) {
-    runs[j].scale = encoding == Encoding::mxfp4 ? blocks::e8m0_half(parts.e8m0) : f16_to_f32(parts.d);
-    if (is_long) runs[j].scale *= static_cast<float>(parts.scales[j]);
-    if (added) runs[j].minimum = -f16_to_f32(parts.m);
-    if (taken) runs[j].minimum = f16_to_f32(parts.m) * static_cast<float>(parts.minima[j]);
-    const std::size_t length = is_short ? 16 : 32;
-    for (std::size_t i = 0; i < length; ++i) runs[j].integers.push_back(integer_of(encoding, parts.q[j * length + i]));
-  }
-  return runs;
-}
-
-/// The sum of 16 pairs: each pair's, then i and i + 8 together, then i and i + 4, and so on.
-float sum_of_pairs(std::vector<float> each) {
-  for (std::size_t step = 8; step > 0; step /= 2)
-    for (std::size_t i = 0; i < step; ++i) each[i] += each[i + step];
-  return each[0];
-}
-
-/// A row of weights times a row of activations, by avx512_bf16.
-float bf16_model(Encoding encoding, const std::byte* row, const float* x, std::int64_t cols) {
-  const EncodingTraits& traits = encoding_traits(encoding);
-  float total = 0;
-  for (std::int64_t k = 0; k < cols; row += traits.block_bytes)
-    for (const ScaledRun& run : runs_of_block(encoding, row)) {
-      float sum = 0;
-      std::vector<float> pairs;
-      for (std::size_t i = 0; i < run.integers.size(); i += 2, k += 2) {
-        const float low = bf16_to_f32(f32_to_bf16(x[k])), high = bf16_to_f32(f32_to_bf16(x[k + 1]));
-        sum = static_cast<float>(sum + static_cast<double>(high) * run.integers[i + 1]);
-        sum = static_cast<float>(sum + static_cast<double>(low) * run.integers[i]);
-        pairs.push_back(low + high);
-      }
-      total = std::fma(sum, run.scale, total);
-      if (run.minimum != 0) total = std::fma(-run.minimum, sum_of_pairs(pairs), total);
-    }
-  return total;
-}
-
-/// The exponent that a row of activations is scaled by: the largest of them is then below 8.
-int exponent_of(const float* x, std::int64_t cols) {
-  float largest = 0;
-  for (std::int64_t k = 0; k < cols; ++k)
-    if (std::isfinite(x[k])) largest = std::max(largest, std::fabs(x[k]));
-  return largest == 0 ? 0 : 2 - std::ilogb(largest);
-}
-
-/// The same by avx512_fp16.
-float f16_model(Encoding encoding, const std::byte* row, const float* x, std::int64_t cols) {
-  const EncodingTraits& traits = encoding_traits(encoding);
-  const bool q4 = encoding == Encoding::q4_1 || encoding == Encoding::q4_k;
-  const bool has_minima = q4 || encoding == Encoding::q5_1 || encoding == Encoding::q5_k;
-  const float middle = !has_minima ? 0.0f : q4 ? 8.0f : 16.0f;
-  const int exponent = exponent_of(x, cols);
-  const auto scaled = [&](std::int64_t k) { return f32_to_f16(std::ldexp(x[k], exponent)); };
-  float total = 0;
-  for (std::int64_t k = 0; k < cols; row += traits.block_bytes)
-    for (const ScaledRun& run : runs_of_block(encoding, row)) {
-      std::uint16_t even = 0, odd = 0;
-      std::vector<float> pairs;
-      for (std::size_t i = 0; i < run.integers.size(); i += 2, k += 2) {
-        even = emulator::fma_f16(f32_to_f16(run.integers[i] - middle), scaled(k), even);
-        odd = emulator::fma_f16(f32_to_f16(run.integers[i + 1] - middle), scaled(k + 1), odd);
-        pairs.push_back(f16_to_f32(scaled(k)) + f16_to_f32(scaled(k + 1)));
-      }
-      total = std::fma(f16_to_f32(emulator::add_f16(even, odd)), run.scale, total);
-      if (has_minima) total = std::fma(-std::fma(-middle, run.scale, run.minimum), sum_of_pairs(pairs), total);
-    }
-  return std::ldexp(total, -exponent);
-}
-
-/// The same by avx2_int16.
-float int16_model(Encoding encoding, const std::byte* row, const float* x, std::int64_t cols) {
-  const EncodingTraits& traits = encoding_traits(encoding);
-  float total = 0;
-  int exponent = 0;
-  for (std::int64_t k = 0; k < cols; row += traits.block_bytes)
-    for (const ScaledRun& run : runs_of_block(encoding, row)) {
-      if (k % 32 == 0) {
-        float largest = 0;
-        for (std::int64_t i = k; i < k + 32; ++i) largest = std::max(largest, std::fabs(x[i]));
-        exponent = largest == 0 ? 126 : std::min(14 - std::ilogb(largest), 126);
-      }
-      std::int64_t sum = 0, activations = 0;
-      for (const float integer : run.integers) {
-        const double scaled = std::nearbyint(std::ldexp(static_cast<double>(x[k++]), exponent));
-        const auto rounded = static_cast<std::int64_t>(std::min(scaled, 32767.0));
-        sum += rounded * static_cast<std::int64_t>(integer), activations += rounded;
-      }
-      float t = static_cast<float>(sum) * run.scale;
-      if (run.minimum != 0) t = std::fma(-run.minimum, static_cast<float>(activations), t);
-      total = std::fma(t, std::ldexp(1.0f, -exponent), total);
-    }
-  return total;
-}
 
 struct Blocks {
   std::vector<std::byte> source;
@@ -394,16 +255,25 @@ void check_networks(const KernelSet& set) {
                                got = out.rows();
       for (std::int64_t m = 0; m < n; ++m)
         for (std::int64_t i = 0; i < hidden; ++i) {
-          double want = 0, magnitude = 0;
+          double want = 0, magnitude = 0, of_largest = 0;
+          std::vector<double> inner(static_cast<std::size_t>(width));
           for (std::int64_t j = 0; j < width; ++j) {
             const double a = g[static_cast<std::size_t>(m * width + j)], b = u[static_cast<std::size_t>(m * width + j)];
-            const double term =
-                a / (1 + std::exp(-a)) * b * down.packed.values[static_cast<std::size_t>(i * width + j)];
+            inner[static_cast<std::size_t>(j)] = a / (1 + std::exp(-a)) * b;
+          }
+          for (std::int64_t j = 0; j < width; ++j) {
+            const double w = down.packed.values[static_cast<std::size_t>(i * width + j)];
+            const auto run = inner.begin() + j / 32 * 32;
+            const auto less = [](double c, double d) { return std::fabs(c) < std::fabs(d); };
+            const double term = inner[static_cast<std::size_t>(j)] * w;
             want += term, magnitude += std::fabs(term);
+            of_largest += std::fabs(*std::max_element(run, run + 32, less) * w);
           }
           INFO(set.name << " " << encoding_name(gate_as) << " n " << n << " row " << m << " output " << i);
-          // Each term is rounded once, and sums of what is multiplied with minima cancel.
-          REQUIRE(std::fabs(got[static_cast<std::size_t>(m * hidden + i)] - want) <= 4 * kBf16 * magnitude + 1e-30);
+          // Each term is rounded once, of integers relative to the largest activation of 32; and sums of what is
+          // multiplied with minima cancel.
+          const double bound = has_integers(set) ? 0x1.01p-15 * of_largest : 4 * kBf16 * magnitude;
+          REQUIRE(std::fabs(got[static_cast<std::size_t>(m * hidden + i)] - want) <= bound + 1e-30);
         }
     }
 }
@@ -447,6 +317,89 @@ void check_experts(const KernelSet& set) {
     }
 }
 
+struct Expert {
+  Encoding gate, up, down;
+};
+
+/// Networks of different encodings and widths in one operation: each row of a batch has the bits that it has alone.
+void check_mixed_experts(const KernelSet& set) {
+  const std::int64_t hidden = 256, width = 512, shared_width = 768, all = 41;
+  const Encoding plain = plain_of(set);
+  const Expert kinds[] = {{Encoding::q4_k, Encoding::q4_k, Encoding::q6_k},
+                          {plain, plain, Encoding::q8_0},
+                          {Encoding::q5_0, Encoding::q4_1, plain},
+                          {Encoding::iq4_nl, plain, Encoding::q3_k},
+                          {Encoding::q8_0, Encoding::q8_0, Encoding::q4_0}};  // the last one is shared
+  Random random(11);
+  std::vector<Blocks> blocks;
+  std::vector<Linear> gate, up, down;
+  for (const Expert& kind : kinds) {
+    const std::int64_t rows = &kind == std::end(kinds) - 1 ? shared_width : width;
+    for (const auto& [encoding, n, cols, list] :
+         {std::tuple(kind.gate, rows, hidden, &gate), std::tuple(kind.up, rows, hidden, &up),
+          std::tuple(kind.down, hidden, rows, &down)}) {
+      blocks.push_back(make_blocks(set, random, encoding, n, cols));
+      list->push_back(blocks.back().packed.view);
+    }
+  }
+  const TestMatrix router = make_matrix(set, random, DType::f32, 4, hidden, WeightRole::router),
+                   shared = make_matrix(set, random, DType::f32, 1, hidden, WeightRole::router);
+  const std::vector<float> x = random.values(static_cast<std::size_t>(all * hidden));
+  const auto run = [&](std::int64_t first, std::int64_t n, int workers) {
+    ActivationBuffer in = operand(set, x.data() + first * hidden, n, hidden), out = residual(set, n, hidden);
+    Shape shape;
+    shape.batch = static_cast<std::uint32_t>(n), shape.hidden = hidden, shape.ffn = width;
+    shape.n_heads = shape.n_kv_heads = 1, shape.head_dim = 2;
+    shape.experts = 4, shape.top_k = 2, shape.expert_width = width, shape.shared_width = shared_width;
+    MoeArgs args;
+    args.n = n, args.x = in.view(), args.router = router.view, args.shared_router = shared.view;
+    args.gate = gate.data(), args.up = up.data(), args.down = down.data();
+    args.shared_gate = gate[4], args.shared_up = up[4], args.shared_down = down[4];
+    args.experts = 4, args.top_k = 2, args.out = out.view(), args.accumulate = false;
+    const MoeWorkspace size = set.moe_workspace(shape);
+    std::vector<std::byte> memory, buffers(size.routes + size.gathered + size.inner + 256, std::byte{0xff});
+    std::byte* at = buffers.data() + (64 - reinterpret_cast<std::uintptr_t>(buffers.data()) % 64) % 64;
+    args.buffers = {at, at + size.routes, at + size.routes + size.gathered};
+    run_all(set.moe_ffn, args, {0, size.per_worker}, memory, workers);
+    return out.rows();
+  };
+  const std::vector<float> together = run(0, all, 3);
+  for (const float value : together) REQUIRE(std::isfinite(value));
+  for (const std::int64_t n : {1, 8, 9, 20})
+    for (std::int64_t first = 0; first + n <= all; first += n) {
+      INFO(set.name << " rows " << first << " and " << n);
+      const std::vector<float> want(together.begin() + first * hidden, together.begin() + (first + n) * hidden);
+      REQUIRE(same_bits(run(first, n, static_cast<int>(1 + first % 3)), want));
+    }
+}
+
+/// Runs that are zero, near the largest number of their power of two, tiny and large, side by side.
+void check_extreme_rows(const KernelSet& set) {
+  for (const Encoding encoding : quantised_encodings()) {
+    const std::int64_t values = encoding_traits(encoding).block_values, cols = values == 32 ? 160 : 256, outputs = 40;
+    Random random(static_cast<unsigned>(values));
+    const Blocks w = make_blocks(set, random, encoding, outputs, cols);
+    std::vector<float> x = random.values(static_cast<std::size_t>(13 * cols));
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const std::size_t kind = i / 32 % 5;
+      const float sign = x[i] < 0 ? -1.0f : 1.0f;
+      x[i] = kind == 0 ? 0 : kind == 1 ? sign * std::nextafter(2.0f, 0.0f) : kind == 2 ? x[i] * 1e-36f : x[i];
+      if (kind == 3) x[i] *= 1e20f;
+    }
+    for (const std::int64_t n : {1, 2, 13}) {
+      const std::vector<float> rows(x.begin(), x.begin() + n * cols), out = run_linear(set, w.packed, rows, n, 2);
+      for (std::int64_t m = 0; m < n; ++m)
+        for (std::int64_t j = 0; j < outputs; ++j) {
+          INFO(set.name << " " << encoding_name(encoding) << " n " << n << " row " << m << " output " << j);
+          REQUIRE(out[static_cast<std::size_t>(m * outputs + j)] ==
+                  int16_model(encoding, w.row(j), x.data() + m * cols, cols));
+        }
+    }
+    x[40] = NAN;
+    for (const float value : run_linear(set, w.packed, {x.begin(), x.begin() + cols}, 1, 1)) CHECK(std::isnan(value));
+  }
+}
+
 }  // namespace
 
 // Each by itself, so that those which this CPU cannot run are reported as skipped.
@@ -461,6 +414,11 @@ TEST_NARROW_SETS("q/k/v of any encodings have the bits that each has alone", che
 TEST_NARROW_SETS("networks whose gate and up differ in their encoding", check_networks)
 TEST_NARROW_SETS("an expert of any encodings has the bits of a network", check_experts)
 
+TEST_NARROW_SETS("experts of different encodings give each row the bits that it has alone", check_mixed_experts)
+
+TEST_CASE("sums of integers equal their scalar model for extreme activations, too", "[kernels]") {
+  check_on("avx2_int16", check_extreme_rows);
+}
 TEST_CASE("sums of f16 hold the largest integers times the largest activations, and what is tiny", "[kernels]") {
   check_on("avx512_fp16", check_extremes);
 }
