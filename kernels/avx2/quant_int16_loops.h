@@ -119,15 +119,11 @@ template <int ld, int runs, bool minima>
 }
 
 template <Encoding encoding>
-struct QuantInt16Sums {
-  static constexpr QuantLayout kLayout = quant_layout(encoding);
-  static constexpr TileIntegers kIntegers = kLayout.integers;
-  static constexpr TileScales kScales = kLayout.scales;
-  static constexpr Meaning kMeaning = meaning_of(encoding);
-  static constexpr int kRuns = runs_of(kScales);
+struct QuantInt16Sums : QuantTraits<encoding> {
+  using Traits = QuantTraits<encoding>;
+  using Traits::kLayout, Traits::kIntegers, Traits::kScales, Traits::kMeaning, Traits::kRuns, Traits::kPlane;
   static constexpr int kOffset = offset_of_integers(kMeaning);
   static constexpr int kGroups = 4;  ///< of eight columns, in a sub-block
-  static constexpr bool kPlane = kIntegers == TileIntegers::five_bits || kIntegers == TileIntegers::six_bits;
 
   static constexpr int tiles_for(int) { return 1; }
 

@@ -44,11 +44,9 @@ inline __m512 weight_of(const RunScales& run, __m512 integer) {
 }
 
 template <Encoding encoding>
-struct QuantSums {
-  static constexpr QuantLayout kLayout = quant_layout(encoding);
-  static constexpr TileIntegers kIntegers = kLayout.integers;
-  static constexpr TileScales kScales = kLayout.scales;
-  static constexpr Meaning kMeaning = meaning_of(encoding);
+struct QuantSums : QuantTraits<encoding> {
+  using Traits = QuantTraits<encoding>;
+  using Traits::kLayout, Traits::kIntegers, Traits::kScales, Traits::kMeaning;
 
   /// Tiles at a time. Two where tokens are few, in turns, so that additions need not wait for each other.
   static constexpr int tiles_for(int tokens) { return tokens <= kTurns ? 2 : 1; }

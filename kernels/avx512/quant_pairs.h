@@ -14,14 +14,10 @@ inline constexpr int kStripRows = 16;
 
 /// What an encoding's loops ask of it.
 template <Encoding encoding>
-struct PairLayout {
-  static constexpr QuantLayout kLayout = quant_layout(encoding);
-  static constexpr TileIntegers kIntegers = kLayout.integers;
-  static constexpr TileScales kScales = kLayout.scales;
-  static constexpr Meaning kMeaning = meaning_of(encoding);
-  static constexpr int kRuns = runs_of(kScales);
+struct PairLayout : QuantTraits<encoding> {
+  using Traits = QuantTraits<encoding>;
+  using Traits::kLayout, Traits::kIntegers, Traits::kRuns;
   static constexpr int kPairs = static_cast<int>(kQuantSub) / 2 / kRuns;  ///< of a run
-  static constexpr bool kPlane = kIntegers == TileIntegers::five_bits || kIntegers == TileIntegers::six_bits;
   /// Of a run's integers, and from one strip to the next.
   static constexpr std::int64_t kRunBytes = (kLayout.sub - kLayout.sub_scales) / kRuns;
   static constexpr std::int64_t kStripBytes = kIntegers == TileIntegers::bytes ? kStripRows : 4 * kStripRows;

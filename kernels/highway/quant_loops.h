@@ -92,12 +92,9 @@ template <int tokens>
 }
 
 template <Encoding encoding>
-struct QuantSums {
-  static constexpr QuantLayout kLayout = quant_layout(encoding);
-  static constexpr TileIntegers kIntegers = kLayout.integers;
-  static constexpr TileScales kScales = kLayout.scales;
-  static constexpr Meaning kMeaning = meaning_of(encoding);
-  static constexpr int kRuns = runs_of(kScales);
+struct QuantSums : QuantTraits<encoding> {
+  using Traits = QuantTraits<encoding>;
+  using Traits::kLayout, Traits::kIntegers, Traits::kScales, Traits::kMeaning, Traits::kRuns;
 
   static constexpr int tiles_for(int) { return 1; }
 

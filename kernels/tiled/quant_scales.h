@@ -87,6 +87,17 @@ constexpr float offset_of(Meaning meaning) {
 
 constexpr bool is_table(Meaning meaning) { return meaning == Meaning::iq4 || meaning == Meaning::fp4; }
 
+/// What the loops over an encoding ask of it.
+template <Encoding encoding>
+struct QuantTraits {
+  static constexpr QuantLayout kLayout = quant_layout(encoding);
+  static constexpr TileIntegers kIntegers = kLayout.integers;
+  static constexpr TileScales kScales = kLayout.scales;
+  static constexpr Meaning kMeaning = meaning_of(encoding);
+  static constexpr int kRuns = runs_of(kScales);
+  static constexpr bool kPlane = kIntegers == TileIntegers::five_bits || kIntegers == TileIntegers::six_bits;
+};
+
 /// The value of every integer of up to five bits.
 constexpr std::array<float, 32> table_of(Meaning meaning) {
   std::array<float, 32> out{};

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/encoding.h"
+#include "common/quant_tiles.h"
 #include "tiled/isa.h"
 
 namespace qinfer::kernels::QINFER_ISA {
@@ -65,27 +66,56 @@ struct LoopTable : TileKernels {
 template <typename Sums>
 inline constexpr LoopTable<Sums> kLoopsOf;
 
-/// The loops Sums<encoding>, of nibbles alone.
+/// The loops Sums<encoding> of an encoding of nibbles alone, in blocks of 32 values.
 template <template <Encoding> typename Sums>
-inline const TileKernels& nibble_loops(Encoding encoding) {
+inline const TileKernels& short_nibble_loops(Encoding encoding) {
   switch (encoding) {
     case Encoding::q4_0: return kLoopsOf<Sums<Encoding::q4_0>>;
     case Encoding::q4_1: return kLoopsOf<Sums<Encoding::q4_1>>;
     case Encoding::iq4_nl: return kLoopsOf<Sums<Encoding::iq4_nl>>;
     case Encoding::mxfp4: return kLoopsOf<Sums<Encoding::mxfp4>>;
-    case Encoding::q3_k: return kLoopsOf<Sums<Encoding::q3_k>>;
-    case Encoding::iq4_xs: return kLoopsOf<Sums<Encoding::iq4_xs>>;
-    case Encoding::q4_k: return kLoopsOf<Sums<Encoding::q4_k>>;
     case Encoding::f32:
     case Encoding::f16:
     case Encoding::bf16:
     case Encoding::q8_0:
     case Encoding::q5_0:
     case Encoding::q5_1:
+    case Encoding::q3_k:
+    case Encoding::q4_k:
     case Encoding::q5_k:
-    case Encoding::q6_k: break;
+    case Encoding::q6_k:
+    case Encoding::iq4_xs: break;
   }
   __builtin_unreachable();  // asked for these alone
+}
+
+/// The same in blocks of 256 values.
+template <template <Encoding> typename Sums>
+inline const TileKernels& long_nibble_loops(Encoding encoding) {
+  switch (encoding) {
+    case Encoding::q3_k: return kLoopsOf<Sums<Encoding::q3_k>>;
+    case Encoding::q4_k: return kLoopsOf<Sums<Encoding::q4_k>>;
+    case Encoding::iq4_xs: return kLoopsOf<Sums<Encoding::iq4_xs>>;
+    case Encoding::f32:
+    case Encoding::f16:
+    case Encoding::bf16:
+    case Encoding::q8_0:
+    case Encoding::q5_0:
+    case Encoding::q5_1:
+    case Encoding::q4_0:
+    case Encoding::q4_1:
+    case Encoding::q5_k:
+    case Encoding::q6_k:
+    case Encoding::iq4_nl:
+    case Encoding::mxfp4: break;
+  }
+  __builtin_unreachable();  // asked for these alone
+}
+
+/// The same of either kind.
+template <template <Encoding> typename Sums>
+inline const TileKernels& nibble_loops(Encoding encoding) {
+  return quant_layout(encoding).subs == 1 ? short_nibble_loops<Sums>(encoding) : long_nibble_loops<Sums>(encoding);
 }
 
 /// The loops Sums<encoding> of an encoding of five, six or eight bits.
