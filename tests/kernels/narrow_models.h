@@ -9,7 +9,7 @@
 
 #include "base/block_formats.h"
 #include "kernels/support.h"
-#include "support/evex_emulator.h"
+#include "support/half_arithmetic.h"
 
 namespace qinfer::test {
 

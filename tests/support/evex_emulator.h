@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "support/half_arithmetic.h"
+
 namespace qinfer::test::emulator {
 
 struct Registers;
@@ -15,10 +17,6 @@ struct Registers;
 void to_bf16(const float* low, const float* high, std::uint16_t* out);
 /// sums[i] += a[2 i + 1] * b[2 i + 1], then += a[2 i] * b[2 i], in f32 to nearest, denormals being zeros.
 void dot_bf16(const std::uint16_t* a, const std::uint16_t* b, float* sums);
-/// a * b + c of f16, rounded once.
-std::uint16_t fma_f16(std::uint16_t a, std::uint16_t b, std::uint16_t c);
-std::uint16_t add_f16(std::uint16_t a, std::uint16_t b);
-std::uint16_t i16_to_f16(std::int16_t x);
 
 /// Whether this is one of them, with registers of 512 bits.
 bool is_emulated_evex(const std::uint8_t* code);
