@@ -19,7 +19,10 @@ bool is_token(std::string_view text) {
 
 /// Of a field's value, or of a request's target.
 bool has_control_characters(std::string_view text) {
-  return std::any_of(text.begin(), text.end(), [](char c) { return (c >= 0 && c < ' ' && c != '\t') || c == 0x7F; });
+  return std::any_of(text.begin(), text.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return (byte < ' ' && byte != '\t') || byte == 0x7F;
+  });
 }
 
 std::string_view trimmed(std::string_view text) {
