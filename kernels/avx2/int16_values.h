@@ -32,6 +32,8 @@ struct Int16Values {
   static constexpr std::int64_t kPerDword = 2;
   static constexpr std::int64_t kExtras = 3;
   static constexpr bool kScaledRuns = true;
+  /// Dwords of a row of `cols`, with its extras.
+  static constexpr std::int64_t stride(std::int64_t cols) { return cols + kExtras * (cols / 16); }
   static float exponent(const float*, std::int64_t, float) { return 0; }
 
   /// The dwords of 32 values, and in `scale` what their integers are to be multiplied by.

@@ -50,7 +50,8 @@ template <int ld>
 struct Int16Columns {
   const std::uint32_t* x;       ///< [16 pairs][ld]
   const std::uint32_t* extras;  ///< [3][ld]
-  float (*totals)[kTileRows];   ///< [ld][32]
+  float* totals;                ///< [ld][ldc], 32 of each
+  std::int64_t ldc;
 
   std::int32_t sum(int half, int m) const { return static_cast<std::int32_t>(extras[half * ld + m]); }
   std::int32_t sum(int m) const { return sum(0, m) + sum(1, m); }
@@ -94,8 +95,8 @@ inline void add_strips(Int16Columns<ld> columns, const DecodedSub<runs>& sub, in
         const int at = row + s * kLanes;
         auto t = hn::Mul(hn::ConvertTo(FloatTag(), sums[m][s]), hn::Load(FloatTag(), &sub.scales[run][at]));
         if constexpr (minima) t = hn::NegMulAdd(hn::Load(FloatTag(), &sub.minima[at]), all, t);
-        float* total = &columns.totals[first + m][at];
-        hn::Store(hn::MulAdd(t, scale, hn::Load(FloatTag(), total)), FloatTag(), total);
+        float* total = columns.totals + (first + m) * columns.ldc + at;
+        hn::StoreU(hn::MulAdd(t, scale, hn::LoadU(FloatTag(), total)), FloatTag(), total);
       }
     }
   }
@@ -110,9 +111,13 @@ inline void add_tokens(Int16Columns<ld> columns, const DecodedSub<runs>& sub) {
   add_strips<ld, first, tokens, kNarrow, runs, minima>(columns, sub, kTileRows / 2);
 }
 
-/// One function for all encodings with so many runs, and minima or not.
+/// One function for all encodings with so many runs, and minima or not. What it takes is passed in registers: as a
+/// struct it would be read from memory in larger pieces than it was just written in, which takes longer than all other
+/// overhead of a sub-block.
 template <int ld, int runs, bool minima>
-[[gnu::noinline, gnu::flatten]] void add_decoded(Int16Columns<ld> columns, const DecodedSub<runs>& sub) {
+[[gnu::noinline, gnu::flatten]] void add_decoded(const std::uint32_t* x, const std::uint32_t* extras, float* totals,
+                                                 std::int64_t ldc, const DecodedSub<runs>& sub) {
+  const Int16Columns<ld> columns{x, extras, totals, ldc};
   constexpr int kFirst = ld <= kSumTokens ? ld : (ld + 1) / 2;
   add_tokens<ld, 0, kFirst, runs, minima>(columns, sub);
   if constexpr (kFirst < ld) add_tokens<ld, kFirst, ld - kFirst, runs, minima>(columns, sub);
@@ -248,7 +253,7 @@ struct QuantInt16Sums : QuantTraits<encoding> {
   }
 
   [[gnu::flatten]] static void run_one(const std::uint32_t* x, std::int64_t cols, const TileLines& lines, float* c) {
-    Int16Columns<1> columns{x, x + cols, nullptr};  // totals are in registers
+    Int16Columns<1> columns{x, x + cols, nullptr, 0};  // totals are in registers
     hn::Vec<FloatTag> totals[kStrips];
     for (std::size_t s = 0; s < kStrips; ++s) totals[s] = hn::Zero(FloatTag());
     for_subs<encoding>(lines, cols * Int16Values::kPerDword, [&](const std::byte* block, const std::byte* sub) {
@@ -284,20 +289,34 @@ struct QuantInt16Sums : QuantTraits<encoding> {
       }
   }
 
+  /// `count` panels of `tokens`, which follow each other: each sub-block is decoded once for all.
+  template <int tokens>
+  static inline void run_decoded(const std::uint32_t* panels, std::int64_t count, std::int64_t cols,
+                                 const TileLines& lines, float* c, std::int64_t ldc) {
+    for (std::int64_t m = 0; m < count * tokens; ++m)
+      for (int i = 0; i < kTileRows; i += 16) store(c + m * ldc + i, zeros());
+    DecodedSub<kRuns> decoded;
+    const std::int64_t stride = Int16Values::stride(cols) * tokens;
+    const std::uint32_t *x = panels, *extras = panels + cols * tokens;
+    for_subs<encoding>(lines, cols * Int16Values::kPerDword, [&](const std::byte* block, const std::byte* sub) {
+      decode(block, sub, decoded);
+      for (std::int64_t p = 0; p < count; ++p)
+        add_decoded<tokens, kRuns, has_minima(kScales)>(x + p * stride, extras + p * stride, c + p * tokens * ldc, ldc,
+                                                        decoded);
+      x += kSubPairs * tokens, extras += Int16Values::kExtras * tokens;
+    });
+  }
+
   template <int tokens, int tiles>
   static void run(const std::uint32_t* panel, std::int64_t cols, const TileLines& lines, float* c, std::int64_t ldc) {
     static_assert(tiles == 1);
     if constexpr (tokens == 1) return run_one(panel, cols, lines, c);
-    alignas(64) float totals[tokens][kTileRows] = {};
-    DecodedSub<kRuns> decoded;
-    Int16Columns<tokens> columns{panel, panel + cols * tokens, totals};
-    for_subs<encoding>(lines, cols * Int16Values::kPerDword, [&](const std::byte* block, const std::byte* sub) {
-      decode(block, sub, decoded);
-      add_decoded<tokens, kRuns, has_minima(kScales)>(columns, decoded);
-      columns.next();
-    });
-    for (int m = 0; m < tokens; ++m)
-      for (int i = 0; i < kTileRows; i += 16) store(c + m * ldc + i, load(&totals[m][i]));
+    run_decoded<tokens>(panel, 1, cols, lines, c, ldc);
+  }
+
+  static void run_panels(const std::uint32_t* panels, std::int64_t count, std::int64_t cols, const TileLines& lines,
+                         float* c, std::int64_t ldc) {
+    run_decoded<kPanelTokens>(panels, count, cols, lines, c, ldc);
   }
 };
 

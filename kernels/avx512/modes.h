@@ -36,6 +36,7 @@ struct QuantFp16Mode {
 
 /// Quantised matrices, and plain ones in pairs together with them.
 struct QuantBf16Loops {
+  static constexpr int kPanels = 1;  ///< that they take at once
   const TileKernels* kernels;
   std::int64_t bytes;
   explicit QuantBf16Loops(const Matrix& w)

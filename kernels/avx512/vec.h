@@ -46,6 +46,7 @@ inline F32x16 round_to_nearest(F32x16 x) { return _mm512_roundscale_ps(x, kNeare
 /// 0 for the infinities.
 inline F32x16 above_floor(F32x16 x) { return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC); }
 inline F32x16 times_power_of_2(F32x16 p, F32x16 n) { return _mm512_scalef_ps(p, n); }
+inline F32x16 times_power_of_2(F32x16 p, float n) { return times_power_of_2(p, splat(n)); }
 
 inline I32x16 bits_of(F32x16 x) { return _mm512_castps_si512(x); }
 inline F32x16 floats_of(I32x16 x) { return _mm512_castsi512_ps(x); }

@@ -169,19 +169,33 @@ struct QuantSums : QuantTraits<encoding> {
     decode_from<0>(block, sub, scales, [&](int k, int half, F32x16 weights) { store(&out[k][16 * half], weights); });
   }
 
-  template <int tokens, int tiles>
-  static void run(const std::uint32_t* panel, std::int64_t cols, const TileLines& lines, float* c, std::int64_t ldc) {
-    static_assert(tiles == 1);
-    const float* x = reinterpret_cast<const float*>(panel);
-    if constexpr (tokens == 1) return run_one(x, cols, lines, c);
+  /// `count` panels of `tokens`, which follow each other: each sub-block is decoded once for all.
+  template <int tokens>
+  static inline void run_decoded(const std::uint32_t* panels, std::int64_t count, std::int64_t cols,
+                                 const TileLines& lines, float* c, std::int64_t ldc) {
+    const float* x = reinterpret_cast<const float*>(panels);
     alignas(64) float weights[kQuantSub][kTileRows];
     bool first = true;
     for_subs<encoding>(lines, cols, [&](const std::byte* block, const std::byte* sub) {
       decode(block, sub, weights);
-      add_decoded<tokens>(x, reinterpret_cast<const std::byte*>(weights), c, ldc, first);
+      for (std::int64_t p = 0; p < count; ++p)
+        add_decoded<tokens>(x + p * tokens * cols, reinterpret_cast<const std::byte*>(weights), c + p * tokens * ldc,
+                            ldc, first);
       x += kQuantSub * tokens;
       first = false;
     });
+  }
+
+  template <int tokens, int tiles>
+  static void run(const std::uint32_t* panel, std::int64_t cols, const TileLines& lines, float* c, std::int64_t ldc) {
+    static_assert(tiles == 1);
+    if constexpr (tokens == 1) return run_one(reinterpret_cast<const float*>(panel), cols, lines, c);
+    run_decoded<tokens>(panel, 1, cols, lines, c, ldc);
+  }
+
+  static void run_panels(const std::uint32_t* panels, std::int64_t count, std::int64_t cols, const TileLines& lines,
+                         float* c, std::int64_t ldc) {
+    run_decoded<kPanelTokens>(panels, count, cols, lines, c, ldc);
   }
 };
 

@@ -176,16 +176,23 @@ inline F32x16 above_floor(F32x16 x) {
   const I32x16 next_below = add_bits(bits_of(nearest), splat_bits(0xffffffffu));
   return select(is_less(lost, zeros()), floats_of(next_below), nearest);
 }
+/// 2^n as f32, for normal numbers.
+inline hn::Vec<FloatTag> power_of_2(hn::Vec<IntTag> n) {
+  return hn::BitCast(FloatTag(), hn::ShiftLeft<23>(hn::Add(n, hn::Set(IntTag(), 127))));
+}
 /// In two steps, of which only the second one can round.
 inline F32x16 times_power_of_2(F32x16 p, F32x16 n) {
   const F32x16 floor = floor_of(within_powers(n));
   return each<F32x16>([&](std::size_t i) {
     const auto power = hn::ConvertTo(IntTag(), floor.part[i]), half = hn::ShiftRight<1>(power);
-    const auto bias = hn::Set(IntTag(), 127);
-    const auto first = hn::BitCast(FloatTag(), hn::ShiftLeft<23>(hn::Add(half, bias)));
-    const auto second = hn::BitCast(FloatTag(), hn::ShiftLeft<23>(hn::Add(hn::Sub(power, half), bias)));
-    return hn::Mul(hn::Mul(p.part[i], first), second);
+    return hn::Mul(hn::Mul(p.part[i], power_of_2(half)), power_of_2(hn::Sub(power, half)));
   });
+}
+/// The two factors are the same for all lanes, and for all calls of a loop.
+inline F32x16 times_power_of_2(F32x16 p, float n) {
+  const int power = static_cast<int>(n < -250 ? -250 : n > 250 ? 250 : n), half = power >> 1;
+  const auto first = power_of_2(hn::Set(IntTag(), half)), second = power_of_2(hn::Set(IntTag(), power - half));
+  return each<F32x16>([&](std::size_t i) { return hn::Mul(hn::Mul(p.part[i], first), second); });
 }
 
 inline F32x16 load(const void* at) {

@@ -41,12 +41,13 @@ void slot_inner(const SlotWork& work) {
   const std::int64_t tiles = 2 * (work.end - work.begin);
   auto* const store = store_activations_of(args);
   const SlotLayers next = network_layers(work.args, work.next != nullptr ? *work.next : work.slot);
-  alignas(64) float sums[kPanelTokens * kSumsLd];
-  const typename Mode::Loops loops(args.gate);
+  using Loops = typename Mode::Loops;
+  alignas(64) float sums[kSumsRows<Loops> * kSumsLd<Loops>];
+  const Loops loops(args.gate);
   const NextTiles next_gate(*next.gate), next_up(*next.up);
   // Tiles after the last one are those of the next slot.
   multiply(
-      loops, panels, args.n, tiles, 2, sums, kSumsLd,
+      loops, panels, args.n, tiles, 2, sums, kSumsLd<Loops>,
       [&](std::int64_t t) {
         if (t < tiles) return tile_at(loops, t % 2 == 0 ? args.gate : args.up, work.begin + t / 2);
         return (t % 2 == 0 ? next_gate : next_up).at(work.next_begin + (t - tiles) / 2);
@@ -81,11 +82,12 @@ void slot_outer(const SlotWork& work) {
   const Matrix& next = *network_layers(work.args, work.next != nullptr ? *work.next : work.slot).down;
   const Panels panels = panels_of<Mode>(work.panels, work.slot.count, down.cols);
   const std::int64_t tiles = work.end - work.begin;
-  alignas(64) float sums[kPanelTokens * kSumsLd];
-  const typename Mode::Loops loops(down);
+  using Loops = typename Mode::Loops;
+  alignas(64) float sums[kSumsRows<Loops> * kSumsLd<Loops>];
+  const Loops loops(down);
   const NextTiles next_down(next);
   multiply(
-      loops, panels, work.slot.count, tiles, 1, sums, kSumsLd,
+      loops, panels, work.slot.count, tiles, 1, sums, kSumsLd<Loops>,
       [&](std::int64_t t) {
         return t < tiles ? tile_at(loops, down, work.begin + t) : next_down.at(work.next_begin + t - tiles);
       },

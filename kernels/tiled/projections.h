@@ -24,6 +24,7 @@ struct FixedLoops {
   std::int64_t bytes;  ///< of a tile
   explicit FixedLoops(const Matrix& w) : bytes(Sums::tile_bytes(w.cols)) {}
   static std::int64_t tiles_for(std::int64_t tokens) { return Sums::tiles_for(static_cast<int>(tokens)); }
+  static constexpr int kPanels = 1;  ///< that they take at once
   static PanelKernel kernel(std::int64_t tokens, std::int64_t tiles) {
     static constexpr KernelTable<Sums> kKernels;
     return kKernels.at[tokens][tiles];
@@ -33,6 +34,7 @@ struct FixedLoops {
 /// Those of a quantised matrix, which `kernels_of` has for its encoding.
 template <const TileKernels& (*kernels_of)(Encoding)>
 struct QuantLoops {
+  static constexpr int kPanels = kMostPanels;
   const TileKernels* kernels;
   std::int64_t bytes;
   explicit QuantLoops(const Matrix& w)
@@ -107,9 +109,39 @@ inline Cut cut_tiles(std::int64_t granularity, std::int64_t max_block, std::int6
   return {panels == 1 ? block : larger(block, fit), block};
 }
 
+/// Panels that are multiplied together where `rows` are left: several only where all of them are full.
+template <typename Loops>
+inline std::int64_t panels_at_once(std::int64_t rows) {
+  return larger(smaller(rows / kPanelTokens, std::int64_t{Loops::kPanels}), std::int64_t{1});
+}
+
+/// The sums of a block of tiles, of `together` panels from p on. `next`: the tile after them.
+template <typename Loops, typename TileAt>
+inline void multiply_block(const Loops& loops, const Panels& panels, std::int64_t p, std::int64_t together,
+                           std::int64_t tokens, Range<std::int64_t> tiles, std::int64_t next, float* sums,
+                           std::int64_t ld, TileAt tile) {
+  const std::int64_t size = tiles.end - tiles.begin, most = loops.tiles_for(tokens), steps = (size + most - 1) / most;
+  for (std::int64_t i = 0; i < steps; ++i) {
+    const std::int64_t begin = tiles.begin + size * i / steps, end = tiles.begin + size * (i + 1) / steps;
+    const std::int64_t after = end == tiles.end ? next : end;
+    TileGroup lines;
+    for (std::int64_t t = 0; t < end - begin; ++t) {
+      lines.tiles[t] = tile(begin + t);
+      lines.next[t] = tile(after + t);
+    }
+    float* c = sums + (begin - tiles.begin) * kTileRows;
+    if constexpr (Loops::kPanels > 1)
+      if (together > 1) {
+        loops.kernels->several(panels.panel(p), together, panels.cols, lines, c, ld);
+        continue;
+      }
+    loops.kernel(tokens, end - begin)(panels.panel(p), panels.cols, lines, c, ld);
+  }
+}
+
 /// Multiplies all rows with tiles 0 .. n_tiles - 1 of a matrix, of which tile(t) is the address, and hands every
-/// finished block to sink(block). Blocks are multiples of `granularity` tiles; `sums` has room for 12 rows of `ld`
-/// values.
+/// finished block to sink(block). Blocks are multiples of `granularity` tiles; `sums` has room for kSumsRows<Loops>
+/// rows of `ld` values.
 template <typename Loops, typename TileAt, typename Sink>
 inline void multiply(const Loops& loops, const Panels& panels, std::int64_t n, std::int64_t n_tiles,
                      std::int64_t granularity, float* sums, std::int64_t ld, TileAt tile, Sink sink) {
@@ -119,32 +151,24 @@ inline void multiply(const Loops& loops, const Panels& panels, std::int64_t n, s
       cut_tiles(granularity, ld / kTileRows, cap(smaller(n, std::int64_t{kPanelTokens})), count, loops.bytes);
   for (std::int64_t first = 0; first < n_tiles; first += cut.group) {
     const std::int64_t end = smaller(first + cut.group, n_tiles);
-    for (std::int64_t p = 0; p < count; ++p) {
-      const std::int64_t tokens = smaller(n - p * kPanelTokens, std::int64_t{kPanelTokens});
+    for (std::int64_t p = 0, together = 1; p < count; p += together) {
+      const std::int64_t rows = n - p * kPanelTokens, tokens = smaller(rows, std::int64_t{kPanelTokens});
+      together = panels_at_once<Loops>(rows);
       for (std::int64_t block = first; block < end; block += cut.block) {
-        const std::int64_t size = smaller(cut.block, end - block);
-        const std::int64_t steps = (size + cap(tokens) - 1) / cap(tokens);
-        for (std::int64_t i = 0; i < steps; ++i) {
-          const std::int64_t begin = block + size * i / steps, after = block + size * (i + 1) / steps;
-          // What comes next: more of the group, or the group again for the next panel, or the next group; perhaps
-          // after the last tile, which is allowed because a prefetch never faults.
-          const std::int64_t next = after == end && p + 1 < count ? first : after;
-          TileGroup lines;
-          for (std::int64_t t = 0; t < after - begin; ++t) {
-            lines.tiles[t] = tile(begin + t);
-            lines.next[t] = tile(next + t);
-          }
-          loops.kernel(tokens, after - begin)(panels.panel(p), panels.cols, lines, sums + (begin - block) * kTileRows,
-                                              ld);
-        }
-        sink(Block{p * kPanelTokens, tokens, block, size, sums, ld});
+        const std::int64_t size = smaller(cut.block, end - block), after = block + size;
+        // What comes next: more of the group, or the group again for the next panel, or the next group; perhaps after
+        // the last tile, which is allowed because a prefetch never faults.
+        const std::int64_t next = after == end && p + together < count ? first : after;
+        multiply_block(loops, panels, p, together, tokens, {block, after}, next, sums, ld, tile);
+        for (std::int64_t i = 0; i < together; ++i)
+          sink(Block{(p + i) * kPanelTokens, tokens, block, size, sums + i * kPanelTokens * ld, ld});
       }
     }
   }
 }
 
 /// Sums as values: undoes the power of two of the activations and of the weights.
-inline F32x16 scaled(const float* at, float exponent) { return times_power_of_2(load(at), splat(exponent)); }
+inline F32x16 scaled(const float* at, float exponent) { return times_power_of_2(load(at), exponent); }
 
 /// What additions give to outputs [first, first + 16) of row m, as far as there are `count`.
 [[gnu::noinline]] inline F32x16 with_shares(const Linear& w, std::int64_t m, std::int64_t first, std::int64_t count,
@@ -209,17 +233,22 @@ inline Panels panels_for(const Activations& x, std::int64_t n, std::int64_t cols
   return panels;
 }
 
-/// Floats from one token's sums to the next one's, for blocks of up to eight tiles.
-inline constexpr std::int64_t kSumsLd = kTileRows * kMaxTiles;
+/// Rows of sums that multiply() has at a time, and floats from one to the next: for blocks of up to eight tiles, or of
+/// two where there are several panels.
+template <typename Loops>
+inline constexpr std::int64_t kSumsRows = std::int64_t{kPanelTokens} * Loops::kPanels;
+template <typename Loops>
+inline constexpr std::int64_t kSumsLd = kTileRows * (Loops::kPanels > 1 ? 2 : kMaxTiles);
 
 /// The outputs of the tiles in a slice; `shared` has (or, in the packing phase, gets) the panels.
 template <typename Mode, typename RowAt>
 inline void project_rows(const Panels& panels, std::int64_t n, const Linear& w, bool accumulate, Slice slice,
                          RowAt row) {
-  alignas(64) float sums[kPanelTokens * kSumsLd];
-  const typename Mode::Loops loops(w);
+  using Loops = typename Mode::Loops;
+  alignas(64) float sums[kSumsRows<Loops> * kSumsLd<Loops>];
+  const Loops loops(w);
   multiply(
-      loops, panels, n, slice.end - slice.begin, 1, sums, kSumsLd,
+      loops, panels, n, slice.end - slice.begin, 1, sums, kSumsLd<Loops>,
       [&](std::int64_t t) { return tile_at(loops, w, slice.begin + t); },
       [&](const Block& block) { store_block(block, panels, w, slice.begin, accumulate, row); });
 }
@@ -336,17 +365,18 @@ inline auto* store_activations_of(const FfnArgs& args) {
 
 template <typename Mode>
 void gate_and_up(const FfnArgs& args, const Panels& panels, const Activations& act, Slice slice) {
-  alignas(64) float sums[kPanelTokens * kSumsLd];
+  using Loops = typename Mode::Loops;
+  alignas(64) float sums[kSumsRows<Loops> * kSumsLd<Loops>];
   auto* const store = store_activations_of(args);
-  const typename Mode::Loops loops(args.gate);  // and of up, whose format is the same
+  const Loops loops(args.gate);  // and of up, whose format is the same
   const auto sink = [&](const Block& block) { store(args, block, panels, slice.begin, act); };
   const std::int64_t tiles = slice.end - slice.begin;
   if (!args.has_up())
     return multiply(
-        loops, panels, args.n, tiles, 1, sums, kSumsLd,
+        loops, panels, args.n, tiles, 1, sums, kSumsLd<Loops>,
         [&](std::int64_t t) { return tile_at(loops, args.gate, slice.begin + t); }, sink);
   multiply(
-      loops, panels, args.n, 2 * tiles, 2, sums, kSumsLd,
+      loops, panels, args.n, 2 * tiles, 2, sums, kSumsLd<Loops>,
       [&](std::int64_t t) { return tile_at(loops, t % 2 == 0 ? args.gate : args.up, slice.begin + t / 2); }, sink);
 }
 
@@ -480,8 +510,9 @@ void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
   std::byte* own = args.workspace.of(slice.worker);
   const std::int64_t width = args.kv.head_dim, per_unit = heads_per_unit(width), unit_rows = per_unit * width;
   float* sums = reinterpret_cast<float*>(own);
-  const Panels panels = panels_for<Mode>(args.x, args.n, args.wq.cols, limit, shared,
-                                         own + kPanelTokens * unit_rows * static_cast<std::int64_t>(sizeof(float)));
+  const Panels panels =
+      panels_for<Mode>(args.x, args.n, args.wq.cols, limit, shared,
+                       own + kSumsRows<typename Mode::Loops> * unit_rows * static_cast<std::int64_t>(sizeof(float)));
   for (const HeadKind kind : {HeadKind::query, HeadKind::key, HeadKind::value}) {
     const HeadRange range = heads_in_slice(args, kind, slice);
     if (range.begin >= range.end) continue;
@@ -496,7 +527,7 @@ void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
           const std::int64_t heads = smaller(per_unit, range.heads - head);
           finish_sums(block, panels, range, head * width, heads * width);
           finish_heads(args, {kind, static_cast<std::uint32_t>(head), static_cast<std::uint32_t>(heads),
-                              block.first_row, block.tokens, sums, unit_rows});
+                              block.first_row, block.tokens, block.sums, unit_rows});
         });
   }
 }

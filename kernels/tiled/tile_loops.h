@@ -16,6 +16,13 @@ namespace {
 inline constexpr int kPanelTokens = 12;
 /// Tiles that an inner loop takes at once, where few tokens leave registers for them.
 inline constexpr int kMaxTiles = 8;
+/// Full panels that some loops over quantised weights take at once, so that a sub-block which was decoded serves them
+/// all. (Not measured with AVX-512.)
+#if defined(__AVX512F__)
+inline constexpr int kMostPanels = 1;
+#else
+inline constexpr int kMostPanels = 4;
+#endif
 
 }  // namespace
 
@@ -29,10 +36,16 @@ struct TileLines {
 using TileKernel = void (*)(const std::uint32_t* panel, std::int64_t cols, const TileLines& lines, float* c,
                             std::int64_t ldc);
 
-/// The loops of one encoding: for `tokens` (1 to 12) and `tiles` (1 to most_tiles[tokens]).
+/// One tile with `count` full panels (2 to kMostPanels), which follow each other: c[(12 * panel + m) * ldc + lane].
+using PanelsKernel = void (*)(const std::uint32_t* panels, std::int64_t count, std::int64_t cols,
+                              const TileLines& lines, float* c, std::int64_t ldc);
+
+/// The loops of one encoding: for `tokens` (1 to 12) and `tiles` (1 to most_tiles[tokens]), and for several panels,
+/// where kMostPanels is more than 1.
 struct TileKernels {
   TileKernel at[kPanelTokens + 1][kMaxTiles + 1] = {};
   int most_tiles[kPanelTokens + 1] = {};
+  PanelsKernel several = nullptr;
 };
 
 /// Of a quantised encoding (projections_quant.cpp), over panels of f32.
@@ -60,7 +73,10 @@ struct LoopTable : TileKernels {
     fill_tiles<tokens, Sums::tiles_for(tokens)>();
     if constexpr (tokens > 1) fill<tokens - 1>();
   }
-  constexpr LoopTable() { fill<kPanelTokens>(); }
+  constexpr LoopTable() {
+    fill<kPanelTokens>();
+    if constexpr (kMostPanels > 1) several = &Sums::run_panels;
+  }
 };
 
 template <typename Sums>

@@ -79,7 +79,7 @@ void check_against_model(const KernelSet& set, Encoding encoding, std::int64_t b
 
 void check_models(const KernelSet& set) {
   for (const Encoding encoding : quantised_encodings()) {
-    for (const std::int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 29})
+    for (const std::int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 29, 41, 61})
       check_against_model(set, encoding, 1, n);
     for (const std::int64_t n : {1, 7, 13}) check_against_model(set, encoding, 3, n);
   }

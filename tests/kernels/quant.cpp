@@ -61,7 +61,7 @@ TEST_CASE("linear layers with quantised weights equal those with their values as
     for (const Encoding encoding : quantised_encodings()) {
       const std::int64_t block = encoding_traits(encoding).block_values;
       for (std::int64_t n = 1; n <= 26; ++n) linear_case(*set, encoding, n, block, 33);
-      for (const std::int64_t n : {1, 2, 3, 5, 7, 12, 13, 40})
+      for (const std::int64_t n : {1, 2, 3, 5, 7, 12, 13, 40, 61})
         for (const std::int64_t blocks : {1, 2, 3})
           for (const std::int64_t outputs : {1, 31, 32, 70, 160, 289})
             linear_case(*set, encoding, n, blocks * block, outputs);

@@ -165,9 +165,9 @@ TEST_CASE("feed-forward networks with quantised weights equal those with their v
       Random random(11);
       const std::int64_t hidden = 256, width = 512;
       FfnData d{make_any(*set, random, kind.first, width, hidden), make_any(*set, random, kind.second, width, hidden),
-                make_any(*set, random, kind.third, hidden, width), random.values(40 * 256), random.values(512)};
+                make_any(*set, random, kind.third, hidden, width), random.values(61 * 256), random.values(512)};
       for (float& v : d.x) v *= 0.1f;
-      for (const std::int64_t n : {1, 2, 8, 9, 13, 40}) {
+      for (const std::int64_t n : {1, 2, 8, 9, 13, 40, 61}) {
         INFO(set->name << " " << name_of(kind) << " n " << n);
         const std::vector<float> out = run_ffn(*set, d, n, 3, false);
         CHECK(std::all_of(out.begin(), out.end(), [](float v) { return std::isfinite(v); }));
@@ -187,10 +187,10 @@ TEST_CASE("q/k/v with quantised weights equal those with their values", "[kernel
         const QkvData d{make_any(*set, random, kind.first, 5 * width, hidden),
                         make_any(*set, random, kind.second, 3 * width, hidden),
                         make_any(*set, random, kind.third, 3 * width, hidden),
-                        random.values(40 * 256),
+                        random.values(61 * 256),
                         random.values(width),
                         random.values(100 * width)};
-        for (const std::int64_t n : {1, 2, 8, 9, 13, 40}) {
+        for (const std::int64_t n : {1, 2, 8, 9, 13, 40, 61}) {
           INFO(set->name << " " << name_of(kind) << " width " << width << " n " << n);
           const QkvResult out = run_qkv(*set, d, 5, 3, width, n, 3, false),
                           same = run_qkv(*set, d, 5, 3, width, n, 2, true);
