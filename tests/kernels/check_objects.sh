@@ -2,7 +2,7 @@
 # No function of a file for some CPUs alone may be shared: the linker would be free to give it to everybody. Looks at all
 # objects of kernels but the portable ones.
 #
-# And the loops over quantised weights call nothing but the two functions that are meant to be called, decode() and
+# And no loop calls load16(), which makes values of stored weights; and the loops over quantised weights call nothing but the two functions that are meant to be called, decode() and
 # add_decoded() and their like: where a compiler inlined no more, a set ran at the speed of scalar code.
 # usage: check_objects.sh BUILD_DIR
 set -u
@@ -15,9 +15,12 @@ while IFS= read -r object; do
   checked=$((checked + 1))
   symbols=$(nm -C "$object") || failed=1
   shared=$(grep -E ' [WVuw] ' <<<"$symbols")
+  calls=$(calls_of "$object")
+  loads=$(grep -E '::load16<' <<<"$calls")
+  [ -z "$loads" ] || { echo "FAILED: loops of $object call $loads"; failed=1; }
   case $object in */quant_*.o)
     loops=$((loops + 1))
-    calls=$(calls_of "$object" | grep -v -E '::(decode|add_decoded)[<(]')
+    calls=$(grep -v -E '::(decode|add_decoded)[<(]' <<<"$calls")
     [ -z "$calls" ] || { echo "FAILED: loops of $object call functions: $calls"; failed=1; } ;;
   esac
   [ -z "$shared" ] || { echo "FAILED: $object has functions that the linker may share: $shared"; failed=1; }
