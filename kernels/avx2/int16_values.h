@@ -21,7 +21,8 @@ using ShortTag = hn::Repartition<std::int16_t, IntTag>;
 inline Ints multiply_pairs(Ints a, Ints b) { return Ints{_mm256_madd_epi16(a.raw, b.raw)}; }
 
 /// Adds these sums to `sum`, in its register. Left to itself GCC 12 writes sums of integers into other registers than
-/// those that they were in, runs out of them, and keeps some sums of a loop in memory: at two thirds of the speed.
+/// those that they were in, runs out of them, and keeps some sums of a loop in memory: at two thirds of the speed. And
+/// where no loop is left it makes all products first, keeps them in memory, and adds them up as a tree.
 inline void add_pairs(Ints& sum, Ints a, Ints b) {
   asm("vpaddd %1, %0, %0" : "+x"(sum.raw) : "x"(multiply_pairs(a, b).raw));
 }

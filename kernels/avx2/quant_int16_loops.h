@@ -224,9 +224,8 @@ struct QuantInt16Sums : QuantTraits<encoding> {
     Ints values[4];
 #pragma GCC unroll 4
     for (int p = 0; p < 4; ++p) values[p] = hn::Set(IntTag(), static_cast<std::int32_t>(columns.x[4 * g + p]));
-    each_pair<g>(sub + kLayout.sub_scales, [&](int p, std::size_t s, Ints pairs) {
-      sums[s] = hn::Add(sums[s], multiply_pairs(pairs, values[p]));
-    });
+    each_pair<g>(sub + kLayout.sub_scales,
+                 [&](int p, std::size_t s, Ints pairs) { add_pairs(sums[s], pairs, values[p]); });
     if constexpr (g % kRunGroups == kRunGroups - 1) add_run<g / kRunGroups>(block, sub, columns, sums, totals);
     if constexpr (g + 1 < kGroups) add_groups<g + 1>(block, sub, columns, sums, totals);
   }
