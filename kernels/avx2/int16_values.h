@@ -21,8 +21,8 @@ using ShortTag = hn::Repartition<std::int16_t, IntTag>;
 inline Ints multiply_pairs(Ints a, Ints b) { return Ints{_mm256_madd_epi16(a.raw, b.raw)}; }
 
 /// Adds these sums to `sum`, in its register. Left to itself GCC 12 writes sums of integers into other registers than
-/// those that they were in, runs out of them, and keeps some sums of a loop in memory: at two thirds of the speed. And
-/// where no loop is left it makes all products first, keeps them in memory, and adds them up as a tree.
+/// those that they were in, runs out of them, and keeps some sums of a loop in memory: at two thirds of the speed.
+/// Where a loop is unrolled completely it makes all products first, keeps them in memory, and adds them up as a tree.
 inline void add_pairs(Ints& sum, Ints a, Ints b) {
   asm("vpaddd %1, %0, %0" : "+x"(sum.raw) : "x"(multiply_pairs(a, b).raw));
 }
@@ -33,8 +33,10 @@ struct Int16Values {
   static constexpr std::int64_t kPerDword = 2;
   static constexpr std::int64_t kExtras = 3;
   static constexpr bool kScaledRuns = true;
-  /// Dwords of a row of `cols`, with its extras.
-  static constexpr std::int64_t stride(std::int64_t cols) { return cols + kExtras * (cols / 16); }
+  /// Dwords of a row of `cols` dwords, whole runs of 32 values, with its extras: Panels::stride.
+  static constexpr std::int64_t stride(std::int64_t cols) {
+    return cols + kExtras * (cols * kPerDword / Panels::kRunValues);
+  }
   static float exponent(const float*, std::int64_t, float) { return 0; }
 
   /// The dwords of 32 values, and in `scale` what their integers are to be multiplied by.

@@ -36,7 +36,7 @@ struct QuantFp16Mode {
 
 /// Quantised matrices, and plain ones in pairs together with them.
 struct QuantBf16Loops {
-  static constexpr int kPanels = 1;  ///< that they take at once
+  static constexpr int kPanels = 1;  ///< full ones that they take at once, at most
   const TileKernels* kernels;
   std::int64_t bytes;
   explicit QuantBf16Loops(const Matrix& w)

@@ -3,7 +3,7 @@
 // same matrix held as tiles of f32.
 //
 // One token is multiplied with weights as they are decoded. For more tokens the 32 columns of a sub-block are decoded
-// into memory of 4 KiB, which the loops over f32 weights then read.
+// into memory of 4 KiB, once for all panels that are multiplied together, which the loops over f32 weights then read.
 //
 // The functions that a compiler sees are run_one(), decode() and add_decoded(). All that they call is inlined into them
 // ([[gnu::flatten]]): left to itself GCC makes calls of the pieces, which pass vectors through memory, at the speed of

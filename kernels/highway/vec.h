@@ -164,7 +164,8 @@ inline F32x16 round_to_nearest(F32x16 x) {
 }
 
 /// Beyond these powers of two every f32 times one of them is zero or infinite.
-inline F32x16 within_powers(F32x16 n) { return larger_of(splat(-250.0f), smaller_of(splat(250.0f), n)); }
+inline constexpr float kMostPowers = 250;
+inline F32x16 within_powers(F32x16 n) { return larger_of(splat(-kMostPowers), smaller_of(splat(kMostPowers), n)); }
 inline F32x16 floor_of(F32x16 x) {
   return each<F32x16>([&](std::size_t p) { return hn::Floor(x.part[p]); });
 }
@@ -176,7 +177,7 @@ inline F32x16 above_floor(F32x16 x) {
   const I32x16 next_below = add_bits(bits_of(nearest), splat_bits(0xffffffffu));
   return select(is_less(lost, zeros()), floats_of(next_below), nearest);
 }
-/// 2^n as f32, for normal numbers.
+/// 2^n as f32, where that is a normal number.
 inline hn::Vec<FloatTag> power_of_2(hn::Vec<IntTag> n) {
   return hn::BitCast(FloatTag(), hn::ShiftLeft<23>(hn::Add(n, hn::Set(IntTag(), 127))));
 }
@@ -188,9 +189,10 @@ inline F32x16 times_power_of_2(F32x16 p, F32x16 n) {
     return hn::Mul(hn::Mul(p.part[i], power_of_2(half)), power_of_2(hn::Sub(power, half)));
   });
 }
-/// The two factors are the same for all lanes, and for all calls of a loop.
+/// n is a whole number. The two factors are the same for all lanes, and can be taken out of loops.
 inline F32x16 times_power_of_2(F32x16 p, float n) {
-  const int power = static_cast<int>(n < -250 ? -250 : n > 250 ? 250 : n), half = power >> 1;
+  const float within = n < -kMostPowers ? -kMostPowers : n > kMostPowers ? kMostPowers : n;
+  const int power = static_cast<int>(within), half = power >> 1;
   const auto first = power_of_2(hn::Set(IntTag(), half)), second = power_of_2(hn::Set(IntTag(), power - half));
   return each<F32x16>([&](std::size_t i) { return hn::Mul(hn::Mul(p.part[i], first), second); });
 }
@@ -263,8 +265,8 @@ inline I32x16 load_u8(const std::byte* at) {
   });
 }
 
-/// Inlined by order: GCC makes a call of it where it stands four times in a loop over weights of bf16, which takes more
-/// than the products.
+/// Always inlined: GCC calls it where a loop over weights of bf16 has it four times, and the calls take longer than the
+/// products.
 template <DType type>
 [[gnu::always_inline]] inline F32x16 load16(const std::byte* at) {
   if constexpr (type == DType::f32) {

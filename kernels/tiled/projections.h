@@ -24,7 +24,7 @@ struct FixedLoops {
   std::int64_t bytes;  ///< of a tile
   explicit FixedLoops(const Matrix& w) : bytes(Sums::tile_bytes(w.cols)) {}
   static std::int64_t tiles_for(std::int64_t tokens) { return Sums::tiles_for(static_cast<int>(tokens)); }
-  static constexpr int kPanels = 1;  ///< that they take at once
+  static constexpr int kPanels = 1;  ///< full ones that they take at once, at most
   static PanelKernel kernel(std::int64_t tokens, std::int64_t tiles) {
     static constexpr KernelTable<Sums> kKernels;
     return kKernels.at[tokens][tiles];
@@ -115,7 +115,8 @@ inline std::int64_t panels_at_once(std::int64_t rows) {
   return larger(smaller(rows / kPanelTokens, std::int64_t{Loops::kPanels}), std::int64_t{1});
 }
 
-/// The sums of a block of tiles, of `together` panels from p on. `next`: the tile after them.
+/// The sums of a block of tiles, of `together` panels from p on with `tokens` rows each, which are 12 where there are
+/// several. `next`: the tile after the block.
 template <typename Loops, typename TileAt>
 inline void multiply_block(const Loops& loops, const Panels& panels, std::int64_t p, std::int64_t together,
                            std::int64_t tokens, Range<std::int64_t> tiles, std::int64_t next, float* sums,
@@ -470,7 +471,6 @@ inline HeadRange heads_in_slice(const QkvArgs& args, HeadKind kind, Slice slice)
   const std::int64_t per_unit = heads_per_unit(args.kv.head_dim);
   const std::int64_t q_units = units_of(args.n_heads, per_unit);
   const std::int64_t kv_units = units_of(args.kv.n_kv_heads, per_unit);
-  // Not by projection_of(): what is compiled for FP16 stays instruction by instruction what was measured.
   HeadRange range{kind, &args.wq, args.n_heads, 0, 0};
   if (kind == HeadKind::key) range = {kind, &args.wk, args.kv.n_kv_heads, 0, 0};
   if (kind == HeadKind::value) range = {kind, &args.wv, args.kv.n_kv_heads, 0, 0};

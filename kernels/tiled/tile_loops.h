@@ -75,7 +75,10 @@ struct LoopTable : TileKernels {
   }
   constexpr LoopTable() {
     fill<kPanelTokens>();
-    if constexpr (kMostPanels > 1) several = &Sums::run_panels;
+    if constexpr (kMostPanels > 1) {
+      static_assert(Sums::tiles_for(kPanelTokens) == 1, "several panels take tile by tile");
+      several = &Sums::run_panels;
+    }
   }
 };
 

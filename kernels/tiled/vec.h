@@ -6,7 +6,8 @@
 //               mul_sub = a * b - c, neg_mul_add = c - a * b;
 //               larger_of(a, b) and smaller_of(a, b): b where one of them is NaN
 //   powers      round_to_nearest, above_floor(x) = x - floor(x) rounded down,
-//               times_power_of_2(p, n) = p * 2^floor(n) rounded once; n may be one whole number for all
+//               times_power_of_2(p, n) = p * 2^floor(n) rounded once; n may also be one float for all
+//               lanes, a whole number
 //   bits        bits_of, floats_of, splat_bits, no_bits, add_bits (as integers), or_bits, and_bits, xor_bits,
 //               shift_left<n>, shift_right<n>, as_floats (of integers)
 //   masks       is_less, is_nan, mask_of_bits, select(mask, yes, no)

@@ -5,6 +5,7 @@
 #include "support/evex_emulator.h"
 
 #include "kernels/amx_kernels.h"
+#include "support/half_arithmetic.h"
 
 namespace qinfer::test {
 namespace {

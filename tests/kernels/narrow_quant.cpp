@@ -81,7 +81,7 @@ void check_models(const KernelSet& set) {
   for (const Encoding encoding : quantised_encodings()) {
     for (const std::int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 29, 41, 61})
       check_against_model(set, encoding, 1, n);
-    for (const std::int64_t n : {1, 7, 13}) check_against_model(set, encoding, 3, n);
+    for (const std::int64_t n : {1, 7, 13, 41, 61}) check_against_model(set, encoding, 3, n);
   }
 }
 
@@ -231,7 +231,7 @@ void check_networks(const KernelSet& set) {
         std::tuple(Encoding::bf16, Encoding::q4_0, Encoding::bf16),
         std::tuple(Encoding::q5_k, Encoding::q5_k, Encoding::q6_k), std::tuple(plain, Encoding::q4_k, plain),
         std::tuple(Encoding::q8_0, plain, Encoding::q4_1)})
-    for (const std::int64_t n : {1, 10, 40}) {
+    for (const std::int64_t n : {1, 10, 40, 61}) {
       Random random(static_cast<unsigned>(n));
       const Blocks gate = make_blocks(set, random, gate_as, width, hidden),
                    up = make_blocks(set, random, up_as, width, hidden),
@@ -286,7 +286,7 @@ void check_experts(const KernelSet& set) {
         std::tuple(Encoding::q4_k, Encoding::q5_0, Encoding::bf16),
         std::tuple(Encoding::bf16, Encoding::bf16, Encoding::q4_1), std::tuple(plain, Encoding::q4_0, Encoding::q8_0),
         std::tuple(Encoding::q6_k, plain, plain)})
-    for (const std::int64_t n : {1, 10, 40}) {
+    for (const std::int64_t n : {1, 10, 40, 61}) {
       INFO(set.name << " " << encoding_name(gate_as) << " n " << n);
       Random random(static_cast<unsigned>(n));
       const Blocks gate = make_blocks(set, random, gate_as, width, hidden),

@@ -12,6 +12,7 @@
 #include <initializer_list>
 
 #include "support/amx_emulator.h"
+#include "support/half_arithmetic.h"
 
 namespace qinfer::test::emulator {
 namespace {

@@ -7,8 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "support/half_arithmetic.h"
-
 namespace qinfer::test::emulator {
 
 struct Registers;
