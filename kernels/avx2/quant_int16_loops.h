@@ -112,8 +112,8 @@ inline void add_tokens(Int16Columns<ld> columns, const DecodedSub<runs>& sub) {
 }
 
 /// One function for all encodings with so many runs, and minima or not. What it takes is passed in registers: as a
-/// struct it would be read from memory in larger pieces than it was just written in, which takes longer than all other
-/// overhead of a sub-block.
+/// struct it would be read from memory in larger pieces than it was just written in, which took longer than to decode a
+/// sub-block.
 template <int ld, int runs, bool minima>
 [[gnu::noinline, gnu::flatten]] void add_decoded(const std::uint32_t* x, const std::uint32_t* extras, float* totals,
                                                  std::int64_t ldc, const DecodedSub<runs>& sub) {
