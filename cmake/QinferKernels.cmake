@@ -53,9 +53,10 @@ if(QINFER_COMPILER_HAS_AVX512)
   set(bf16 kernels/avx512/projections_bf16.cpp kernels/avx512/attention_bf16.cpp kernels/avx512/moe_bf16.cpp
            kernels/avx512/projections_quant_bf16.cpp kernels/avx512/quant_bf16_nibbles.cpp
            kernels/avx512/quant_bf16_planes.cpp)
-  set(fp16 kernels/avx512/projections_fp16.cpp kernels/avx512/attention_fp16.cpp kernels/avx512/moe_fp16.cpp
-           kernels/avx512/quant_fp16_nibbles.cpp kernels/avx512/quant_fp16_planes.cpp)
+  set(fp16 kernels/avx512/projections_fp16.cpp kernels/avx512/attention_fp16.cpp kernels/avx512/moe_fp16.cpp)
+  set(vnni kernels/avx512/quant_int16_nibbles.cpp kernels/avx512/quant_int16_planes.cpp)
   set_source_files_properties(${fp16} PROPERTIES COMPILE_OPTIONS -mavx512fp16)
+  set_source_files_properties(${vnni} PROPERTIES COMPILE_OPTIONS -mavx512vnni)
   set_source_files_properties(${bf16} PROPERTIES COMPILE_OPTIONS -mavx512bf16)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     # VectorCombine of clang 16 recurses without end over what gives pairs of bf16.

@@ -24,12 +24,13 @@ Multiplier f32_fma(Encoding) { return Multiplier::f32_fma; }
 Multiplier bf16_dot_for_bf16(Encoding encoding) {
   return encoding == Encoding::bf16 || !is_plain(encoding) ? Multiplier::bf16_dot : Multiplier::f32_fma;
 }
-/// For f16 weights and values, and quantised weights.
+/// For f16 weights and values; quantised weights as below.
 Multiplier f16_fma_for_f16(Encoding encoding) {
-  return encoding == Encoding::f16 || !is_plain(encoding) ? Multiplier::f16_fma : Multiplier::f32_fma;
+  if (!is_plain(encoding)) return Multiplier::int16_dot;
+  return encoding == Encoding::f16 ? Multiplier::f16_fma : Multiplier::f32_fma;
 }
 #endif
-#ifdef QINFER_HAVE_AVX2
+#if defined(QINFER_HAVE_AVX2) || defined(QINFER_HAVE_AVX512)
 /// For quantised weights.
 Multiplier int16_dot_for_quantised(Encoding encoding) {
   return is_plain(encoding) ? Multiplier::f32_fma : Multiplier::int16_dot;
@@ -53,7 +54,7 @@ constexpr KernelSetRow kSets[] = {
 #endif
 #ifdef QINFER_HAVE_AVX512
     {.name = "avx512_fp16",
-     .needs = "avx512f avx512bw avx512dq avx512vl avx512_fp16",
+     .needs = "avx512f avx512bw avx512dq avx512vl avx512_vnni avx512_fp16",
      .get = avx512::fp16_kernel_set,
      .exact = false,
      .numerics = {.multiplier = f16_fma_for_f16}},
@@ -64,6 +65,11 @@ constexpr KernelSetRow kSets[] = {
      .chosen_for = ChosenFor::held_exactly,
      .numerics = {.multiplier = bf16_dot_for_bf16},
      .weight_types = "bf16"},
+    {.name = "avx512_int16",
+     .needs = "avx512f avx512bw avx512dq avx512vl avx512_vnni",
+     .get = avx512::int16_kernel_set,
+     .exact = false,
+     .numerics = {.multiplier = int16_dot_for_quantised}},
     {.name = "avx512",
      .needs = "avx512f avx512bw avx512dq avx512vl",
      .get = avx512::kernel_set,

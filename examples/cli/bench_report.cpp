@@ -164,12 +164,11 @@ void print_wrong_ceilings(const BenchReport& report, const Rates& rate) {
 Multiplier multiplier_of(const std::string& kernel_set, const std::string& weight_format) {
   if (kernels_need(kernel_set, "amx_bf16")) return Multiplier::bf16_tiles;
   if (kernel_set == "avx512_bf16") return Multiplier::bf16_dot;
-  if (kernel_set == "avx2_int16" && weight_format != "f32" && weight_format != "bf16" && weight_format != "f16")
-    return Multiplier::int16_dot;
+  const bool quantised = weight_format != "f32" && weight_format != "bf16" && weight_format != "f16";
+  const bool integers = kernel_set.ends_with("_int16") || kernels_need(kernel_set, "avx512_fp16");
+  if (quantised && integers) return Multiplier::int16_dot;
   if (kernels_need(kernel_set, "avx2")) return Multiplier::avx2_fma;
-  // Of f16 weights and quantised ones.
-  if (kernels_need(kernel_set, "avx512_fp16") && weight_format != "f32" && weight_format != "bf16")
-    return Multiplier::f16_fma;
+  if (kernels_need(kernel_set, "avx512_fp16") && weight_format == "f16") return Multiplier::f16_fma;
   return Multiplier::widest_fma;
 }
 

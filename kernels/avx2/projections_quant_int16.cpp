@@ -1,7 +1,7 @@
 // Projections, and the two halves of an expert's network, with quantised weights by products of 16-bit integers: all
 // multiply the same panels, each matrix by the inner loops of its encoding.
-#include "avx2/int16_values.h"
 #include "avx2/products.h"
+#include "tiled/int16_values.h"
 #include "tiled/moe.h"
 
 namespace qinfer::kernels::avx2 {

@@ -1,15 +1,7 @@
 // The inner loops of projections with quantised weights by products of 16-bit integers: the integers of weights, which
-// are exact, with activations that were rounded to 16 bits (int16_values.h). One instruction multiplies 16 of them and
-// adds each two products, where one of f32 multiplies 8 values that must be converted before.
-//
-// An output is one chain over the runs of values that share a scale (32 or 16), in ascending k, whatever the number of
-// tokens at a time:
-//   sum = the sum over the run of (integer of the weight) * (integer of the activation), exact
-//   t = (sum as f32) * scale of the weights
-//   with minima: t = t - minimum * (the sum of the run's integers of activations), fused
-//   total = t * 2^-e + total, fused
-// A sum has at most 32 products, of at most 255 and 2^15: less than 2^28. As 2^-e comes last, scales of mxfp4 from
-// 2^100 or so on overflow sooner than they would otherwise.
+// are exact, with activations that were rounded to 16 bits (tiled/int16_values.h, which defines the results). One
+// instruction multiplies 16 of them and adds each two products, where one of f32 multiplies 8 values that must be
+// converted before.
 //
 // Integers are decoded to pairs of neighbours in k, lanes being rows, so that both are multiplied with one dword of
 // activations. But for those of q8_0, which are signed, they are decoded as numbers from zero on. What an encoding
@@ -18,14 +10,23 @@
 // sub-block of 32 columns that was decoded into memory. Integers being exact, both are the same.
 #pragma once
 
-#include "avx2/int16_values.h"
 #include "highway/quant_stream.h"
 #include "tiled/gemm.h"
+#include "tiled/int16_values.h"
 
 namespace qinfer::kernels::avx2 {
 namespace {
 
+using Ints = hn::Vec<IntTag>;
+using ShortTag = hn::Repartition<std::int16_t, IntTag>;
 using ByteTag = hn::Repartition<std::uint8_t, IntTag>;
+
+/// Adds products of pairs to `sum`, in its register. Left to itself GCC 12 writes sums of integers into other registers
+/// than those that they were in, runs out of them, and keeps some sums of a loop in memory: at two thirds of the speed.
+/// Where a loop is unrolled completely it makes all products first, keeps them in memory, and adds them up as a tree.
+inline void add_pairs(Ints& sum, Ints a, Ints b) {
+  asm("vpaddd %1, %0, %0" : "+x"(sum.raw) : "x"(multiply_pairs(a, b).raw));
+}
 
 /// By what decoded integers are larger than those that the encoding stands for; 0 where they are the same.
 constexpr int offset_of_integers(Meaning meaning) {
@@ -49,13 +50,14 @@ struct DecodedSub {
 template <int ld>
 struct Int16Columns {
   const std::uint32_t* x;       ///< [16 pairs][ld]
-  const std::uint32_t* extras;  ///< [3][ld]
+  const std::uint32_t* extras;  ///< [4][ld]
   float* totals;                ///< [ld][ldc], 32 of each
   std::int64_t ldc;
 
   std::int32_t sum(int half, int m) const { return static_cast<std::int32_t>(extras[half * ld + m]); }
   std::int32_t sum(int m) const { return sum(0, m) + sum(1, m); }
   float scale(int m) const { return std::bit_cast<float>(extras[2 * ld + m]); }
+  float scaled_sum(int m) const { return std::bit_cast<float>(extras[3 * ld + m]); }
   void next() { x += kSubPairs * ld, extras += Int16Values::kExtras * ld; }
 };
 
@@ -89,14 +91,15 @@ inline void add_strips(Int16Columns<ld> columns, const DecodedSub<runs>& sub, in
 #pragma GCC unroll 6
     for (int m = 0; m < tokens; ++m) {
       const auto scale = hn::Set(FloatTag(), columns.scale(first + m));
-      const auto all = hn::Set(FloatTag(), static_cast<float>(columns.sum(first + m)));
+      const auto all = hn::Set(FloatTag(), columns.scaled_sum(first + m));
 #pragma GCC unroll 4
       for (int s = 0; s < strips; ++s) {
         const int at = row + s * kLanes;
-        auto t = hn::Mul(hn::ConvertTo(FloatTag(), sums[m][s]), hn::Load(FloatTag(), &sub.scales[run][at]));
-        if constexpr (minima) t = hn::NegMulAdd(hn::Load(FloatTag(), &sub.minima[at]), all, t);
-        float* total = columns.totals + (first + m) * columns.ldc + at;
-        hn::StoreU(hn::MulAdd(t, scale, hn::LoadU(FloatTag(), total)), FloatTag(), total);
+        const auto t = hn::Mul(hn::ConvertTo(FloatTag(), sums[m][s]), scale);
+        float* at_total = columns.totals + (first + m) * columns.ldc + at;
+        auto total = hn::MulAdd(t, hn::Load(FloatTag(), &sub.scales[run][at]), hn::LoadU(FloatTag(), at_total));
+        if constexpr (minima) total = hn::NegMulAdd(hn::Load(FloatTag(), &sub.minima[at]), all, total);
+        hn::StoreU(total, FloatTag(), at_total);
       }
     }
   }
@@ -233,10 +236,8 @@ struct QuantInt16Sums : QuantTraits<encoding> {
   template <int run>
   static inline void add_run(const std::byte* block, const std::byte* sub, Int16Columns<1> columns,
                              const Ints (&sums)[kStrips], hn::Vec<FloatTag> (&totals)[kStrips]) {
-    const std::int32_t all = columns.sum(0);
-    const Ints offset = hn::Set(IntTag(), kOffset * (kRuns == 1 ? all : columns.sum(run, 0)));
-    const auto activations = hn::Set(FloatTag(), static_cast<float>(all)),
-               scale = hn::Set(FloatTag(), columns.scale(0));
+    const Ints offset = hn::Set(IntTag(), kOffset * (kRuns == 1 ? columns.sum(0) : columns.sum(run, 0)));
+    const auto activations = hn::Set(FloatTag(), columns.scaled_sum(0)), scale = hn::Set(FloatTag(), columns.scale(0));
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
       const RunScales of_half = scales_at<kScales>(block, sub, run, half);
@@ -244,9 +245,8 @@ struct QuantInt16Sums : QuantTraits<encoding> {
       for (std::size_t p = 0; p < kParts; ++p) {
         const std::size_t s = static_cast<std::size_t>(half) * kParts + p;
         const Ints sum = kOffset == 0 ? sums[s] : hn::Sub(sums[s], offset);
-        auto t = hn::Mul(hn::ConvertTo(FloatTag(), sum), of_half.scale.part[p]);
-        if constexpr (has_minima(kScales)) t = hn::NegMulAdd(of_half.minimum.part[p], activations, t);
-        totals[s] = hn::MulAdd(t, scale, totals[s]);
+        totals[s] = hn::MulAdd(hn::Mul(hn::ConvertTo(FloatTag(), sum), scale), of_half.scale.part[p], totals[s]);
+        if constexpr (has_minima(kScales)) totals[s] = hn::NegMulAdd(of_half.minimum.part[p], activations, totals[s]);
       }
     }
   }

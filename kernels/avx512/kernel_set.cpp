@@ -1,6 +1,6 @@
-// Binds the AVX-512 operations into the kernel sets `avx512` and `avx512_fp16`, which differ in how projections of f16
-// and quantised weights are summed, and `avx512_bf16`, which differs from both in its weights and what it multiplies
-// them with.
+// Binds the AVX-512 operations into the kernel sets `avx512`, `avx512_int16` and `avx512_fp16`, which differ in how
+// projections of f16 and quantised weights are summed, and `avx512_bf16`, which differs from them in its weights and
+// what it multiplies them with.
 #include "tiled/make_set.h"
 
 #include "avx512/avx512.h"
@@ -9,10 +9,16 @@
 namespace qinfer::kernels::avx512 {
 namespace {
 
+struct Int16Products : NarrowQuantProducts<quant_int16_projections, int16_mixed_gate_and_up> {
+  static void moe(const MoeArgs& args, std::int32_t phase, Slice slice) {
+    avx512::moe(args, phase, slice, Products::int16);
+  }
+};
+
 /// For f16 weights, too.
-struct F16Products : NarrowQuantProducts<quant_fp16_projections, fp16_mixed_gate_and_up> {
+struct F16Products : Int16Products {
   static const Projections& of(const Matrix& w) {
-    return w.format.encoding == Encoding::f16 ? fp16_projections() : NarrowQuantProducts::of(w);
+    return w.format.encoding == Encoding::f16 ? fp16_projections() : Int16Products::of(w);
   }
   static constexpr auto attention = fp16_attention;
   static void moe(const MoeArgs& args, std::int32_t phase, Slice slice) {
@@ -45,6 +51,7 @@ bool bf16_weight_format(WeightRole role, Encoding stored, const Encoding* wanted
 }
 
 constexpr KernelSet kSet = make_set<F32Products>("avx512");
+constexpr KernelSet kInt16Set = make_set<Int16Products>("avx512_int16");
 constexpr KernelSet kFp16Set = make_set<F16Products>("avx512_fp16");
 constexpr KernelSet kBf16Set = [] {
   KernelSet set = make_set<Bf16Products>("avx512_bf16");
@@ -57,6 +64,7 @@ constexpr KernelSet kBf16Set = [] {
 }  // namespace
 
 const KernelSet& kernel_set() { return kSet; }
+const KernelSet& int16_kernel_set() { return kInt16Set; }
 const KernelSet& fp16_kernel_set() { return kFp16Set; }
 const KernelSet& bf16_kernel_set() { return kBf16Set; }
 

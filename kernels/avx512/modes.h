@@ -1,8 +1,10 @@
-// Projections (tiled/projections.h) by products of f16 and of bf16: what they multiply, and by which inner loops.
+// Projections (tiled/projections.h) by products of f16, of 16-bit integers and of bf16: what they multiply, and by
+// which inner loops.
 #pragma once
 
 #include "avx512/products.h"
 #include "avx512/values.h"
+#include "tiled/int16_values.h"
 #include "tiled/moe.h"
 #ifdef __AVX512FP16__
 #include "avx512/gemm_fp16.h"
@@ -29,9 +31,9 @@ struct Bf16Mode {
 #endif
 
 /// Quantised matrices.
-struct QuantFp16Mode {
-  using Values = F16SummedPairs;
-  using Loops = QuantLoops<quant_fp16_kernels>;
+struct QuantInt16Mode {
+  using Values = Int16Values;
+  using Loops = QuantLoops<quant_int16_kernels>;
 };
 
 /// Quantised matrices, and plain ones in pairs together with them.

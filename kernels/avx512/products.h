@@ -1,5 +1,5 @@
-// The operations with f16 sums and with products of bf16, which the kernel sets `avx512_fp16` and `avx512_bf16` have in
-// the place of those of tiled/tiled.h.
+// The operations with f16 sums, with products of 16-bit integers and with those of bf16, which the kernel sets of
+// avx512.h have in the place of those of tiled/tiled.h.
 #pragma once
 
 #include "tiled/tile_loops.h"
@@ -11,25 +11,25 @@ namespace qinfer::kernels::avx512 {
 void fp16_attention(const AttentionArgs& args, std::int32_t phase, Slice slice);
 void bf16_attention(const AttentionArgs& args, std::int32_t phase, Slice slice);
 
-// projections_fp16.cpp, projections_bf16.cpp, projections_quant_fp16.cpp, projections_quant_bf16.cpp.
+// projections_fp16.cpp, projections_bf16.cpp, projections_quant_int16.cpp, projections_quant_bf16.cpp.
 const Projections& fp16_projections();
 const Projections& bf16_projections();
-/// With sums of f16, for tiles of any quantised encoding.
-const Projections& quant_fp16_projections();
+/// With products of integers, for tiles of any quantised encoding.
+const Projections& quant_int16_projections();
 /// With products of bf16, for tiles of any quantised encoding, and plain pairs together with them.
 const Projections& quant_bf16_projections();
-/// mixed_gate_and_up() with such products; q/k/v that differ are what quant_fp16_projections() and
+/// mixed_gate_and_up() with such products; q/k/v that differ are what quant_int16_projections() and
 /// quant_bf16_projections() take.
-void fp16_mixed_gate_and_up(const FfnArgs& args, std::int32_t phase, Slice slice);
+void int16_mixed_gate_and_up(const FfnArgs& args, std::int32_t phase, Slice slice);
 void bf16_mixed_gate_and_up(const FfnArgs& args, std::int32_t phase, Slice slice);
-void fp16_mixed_gate_and_up_tiles(const FfnArgs& args, std::uint32_t* panels, Slice slice, const Activations& act);
+void int16_mixed_gate_and_up_tiles(const FfnArgs& args, std::uint32_t* panels, Slice slice, const Activations& act);
 void bf16_mixed_gate_and_up_tiles(const FfnArgs& args, std::uint32_t* panels, Slice slice, const Activations& act);
 
-/// The inner loops of quantised weights over panels of f16 pairs.
-const TileKernels& quant_fp16_kernels(Encoding encoding);
-// quant_fp16_nibbles.cpp, quant_fp16_planes.cpp.
-const TileKernels& quant_fp16_nibble_kernels(Encoding encoding);
-const TileKernels& quant_fp16_plane_kernels(Encoding encoding);
+/// The inner loops of quantised weights over panels of pairs of integers.
+const TileKernels& quant_int16_kernels(Encoding encoding);
+// quant_int16_nibbles.cpp, quant_int16_planes.cpp.
+const TileKernels& quant_int16_nibble_kernels(Encoding encoding);
+const TileKernels& quant_int16_plane_kernels(Encoding encoding);
 
 /// The inner loops of quantised weights over panels of bf16 pairs, and those of plain bf16 in pairs, `cols` being
 /// pairs.
@@ -38,10 +38,10 @@ const TileKernels& quant_bf16_kernels(Encoding encoding);
 const TileKernels& quant_bf16_nibble_kernels(Encoding encoding);
 const TileKernels& quant_bf16_plane_kernels(Encoding encoding);
 
-// moe_fp16.cpp, moe_bf16.cpp, projections_quant_fp16.cpp, projections_quant_bf16.cpp.
+// moe_fp16.cpp, moe_bf16.cpp, projections_quant_int16.cpp, projections_quant_bf16.cpp.
 const SlotKernels& fp16_slot_kernels();
 const SlotKernels& bf16_slot_kernels();
-const SlotKernels& quant_fp16_slot_kernels();
+const SlotKernels& quant_int16_slot_kernels();
 const SlotKernels& quant_bf16_slot_kernels();
 
 }  // namespace qinfer::kernels::avx512

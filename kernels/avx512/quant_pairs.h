@@ -23,28 +23,36 @@ struct PairLayout : QuantTraits<encoding> {
   static constexpr std::int64_t kStripBytes = kIntegers == TileIntegers::bytes ? kStripRows : 4 * kStripRows;
 };
 
-/// Fetches as many lines as eight columns take, from `ahead` on, unless that is null: the L1 can wait for few lines at
-/// a time.
-template <Encoding encoding>
-inline void fetch_group(const std::byte*& ahead) {
-  if (ahead == nullptr) return;
+/// What to fetch of some tiles, from these addresses on; nothing where they are null.
+template <int tiles>
+struct Ahead {
+  const std::byte* at[tiles] = {};
+};
+
+/// Fetches as many lines as eight columns take: the L1 can wait for few lines at a time.
+template <Encoding encoding, int tiles>
+inline void fetch_group(Ahead<tiles>& ahead) {
   constexpr std::int64_t kShare = PairLayout<encoding>::kLayout.sub / 4, kBytes = (kShare + 63) / 64 * 64;
+  if (ahead.at[0] == nullptr) return;
+#pragma GCC unroll 4
+  for (int t = 0; t < tiles; ++t) {
 #pragma GCC unroll 5
-  for (std::int64_t line = 0; line < kBytes; line += 64) prefetch_line(ahead + line);
-  ahead += kShare;
+    for (std::int64_t line = 0; line < kBytes; line += 64) prefetch_line(ahead.at[t] + line);
+    ahead.at[t] += kShare;
+  }
 }
 
 /// Calls use(j, pairs) for the pairs j of a run, in order. `at`: where the integers of each strip begin. Narrow says
 /// what the numbers are: of_field(field) of the integers at bits 0 and 16 of every dword, of_bytes(at) of signed bytes.
-template <Encoding encoding, typename Narrow, int strips, typename Use>
-inline void each_pair(const std::byte* const (&at)[strips], const std::byte*& ahead, Use use) {
+template <Encoding encoding, typename Narrow, int strips, int tiles, typename Use>
+inline void each_pair(const std::byte* const (&at)[strips], Ahead<tiles>& ahead, Use use) {
   using Layout = PairLayout<encoding>;
   constexpr TileIntegers kIntegers = Layout::kIntegers;
   __m512i pairs[strips];
   if constexpr (kIntegers == TileIntegers::bytes) {
 #pragma GCC unroll 4
     for (int j = 0; j < Layout::kPairs; ++j) {
-      if (j % 4 == 0) fetch_group<encoding>(ahead);
+      if (j % 4 == 0) fetch_group<encoding, tiles>(ahead);
 #pragma GCC unroll 8
       for (int s = 0; s < strips; ++s) pairs[s] = Narrow::of_bytes(at[s] + j * 2 * kTileRows);
       use(j, pairs);
@@ -56,7 +64,7 @@ inline void each_pair(const std::byte* const (&at)[strips], const std::byte*& ah
       if constexpr (Layout::kPlane) plane[s] = dwords_at(at[s]);
 #pragma GCC unroll 4
     for (int g = 0; g < Layout::kPairs / 4; ++g) {
-      fetch_group<encoding>(ahead);
+      fetch_group<encoding, tiles>(ahead);
       Fields fields[strips];
 #pragma GCC unroll 8
       for (int s = 0; s < strips; ++s) {

@@ -1,4 +1,4 @@
-// Activations as pairs of bf16 or of f16, and as the same f16 twice: what the inner loops with such products take
+// Activations as pairs of bf16, and as the same f16 twice: what the inner loops with such products take
 // (tiled/panels.h).
 #pragma once
 
@@ -81,33 +81,6 @@ struct F16Values {
     const F32x16 x = avx512::load(first_lanes(width - k), row + k);
     const I32x16 half = _mm512_cvtepu16_epi32(_mm512_cvtps_ph(times_power_of_2(x, splat(exponent)), kNearest));
     return or_bits(half, shift_left<16>(half));
-  }
-};
-
-/// Pairs of f16, scaled as above, with their sums.
-struct F16SummedPairs {
-  static constexpr std::int64_t kPerDword = 2;
-  static constexpr std::int64_t kExtras = 1;
-  static constexpr bool kScaledRuns = false;
-  static float exponent(const float* x, std::int64_t cols, float limit_exponent) {
-    return F16Values::exponent(x, cols, limit_exponent);
-  }
-  static I32x16 load(const float* row, std::int64_t k, std::int64_t width, float exponent) {
-    const std::int64_t rest = width - 2 * k;
-    const auto narrowed = [&](std::int64_t first) {
-      const F32x16 x = avx512::load(first_lanes(rest > first ? rest - first : 0), row + 2 * k + first);
-      return _mm512_cvtps_ph(times_power_of_2(x, splat(exponent)), kNearest);
-    };
-    return _mm512_inserti64x4(_mm512_castsi256_si512(narrowed(0)), narrowed(16), 1);
-  }
-  static F32x16 sum_each(I32x16 pairs) {
-    return add(widen<DType::f16>(pairs), widen<DType::f16>(shift_right<16>(pairs)));
-  }
-  static void extras_of_row(I32x16 pairs, float, std::uint32_t* out) {
-    *out = std::bit_cast<std::uint32_t>(sum_of_pairs<F16SummedPairs>(pairs));
-  }
-  static void extras_of_rows(const I32x16* pairs, const float*, I32x16 (&out)[kExtras]) {
-    out[0] = bits_of(sum_registers<F16SummedPairs>(pairs));
   }
 };
 

@@ -161,6 +161,16 @@ inline float sum_lanes(__m512 v) {
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
+inline I32x16 nearest_integers(F32x16 x) { return _mm512_cvtps_epi32(x); }
+inline I32x16 words_of(I32x16 low, I32x16 high) {
+  const __m256i first = _mm512_cvtsepi32_epi16(low), second = _mm512_cvtsepi32_epi16(high);
+  return _mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1);
+}
+inline I32x16 multiply_pairs(I32x16 a, I32x16 b) { return _mm512_madd_epi16(a, b); }
+inline void sum_halves(I32x16 x, std::int32_t (&out)[2]) {
+  out[0] = _mm512_mask_reduce_add_epi32(0x00ff, x), out[1] = _mm512_mask_reduce_add_epi32(0xff00, x);
+}
+
 /// Transposes 16 registers of 16 dwords.
 inline void transpose16(__m512i (&r)[16]) {
   __m512i t[16];

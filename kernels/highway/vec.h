@@ -350,6 +350,30 @@ inline std::int32_t largest_lane(I32x16 x) {
   return largest;
 }
 
+#if HWY_TARGET == HWY_AVX2
+// Of Highway's functions for this, some are newer than what Debian 12 has.
+
+inline I32x16 nearest_integers(F32x16 x) {
+  return each<I32x16>([&](std::size_t p) { return hn::NearestInt(x.part[p]); });
+}
+inline I32x16 words_of(const I32x16& low, const I32x16& high) {
+  const auto narrowed = [](const I32x16& dwords) {
+    const __m256i words = _mm256_packs_epi32(dwords.part[0].raw, dwords.part[1].raw);
+    return hn::Vec<IntTag>{_mm256_permute4x64_epi64(words, 0xd8)};  // 0, 2, 1, 3: the values in order again
+  };
+  return {narrowed(low), narrowed(high)};
+}
+inline hn::Vec<IntTag> multiply_pairs(hn::Vec<IntTag> a, hn::Vec<IntTag> b) {
+  return hn::Vec<IntTag>{_mm256_madd_epi16(a.raw, b.raw)};
+}
+inline I32x16 multiply_pairs(I32x16 a, I32x16 b) {
+  return each<I32x16>([&](std::size_t p) { return multiply_pairs(a.part[p], b.part[p]); });
+}
+inline void sum_halves(I32x16 x, std::int32_t (&out)[2]) {
+  for (std::size_t half = 0; half < 2; ++half) out[half] = hn::GetLane(hn::SumOfLanes(IntTag(), x.part[half]));
+}
+#endif
+
 /// Transposes 4 x 4 dwords in each block of 128 bits of four rows.
 inline void transpose_blocks(hn::Vec<IntTag> (&rows)[4]) {
   using LongTag = hn::Repartition<std::int64_t, IntTag>;

@@ -26,12 +26,12 @@ Encoding encoding_of(const Matrix& w) { return w.format.encoding; }
 
 bool is_quantised(const Matrix& w) { return !is_plain(encoding_of(w)); }
 
-/// What a matrix is multiplied as by a set that has products of this kind: f16 for f16 weights and quantised ones,
-/// integers for quantised ones.
+/// What a matrix is multiplied as by a set that has products of this kind: those of f16 are for f16 weights, and with
+/// them come those of integers, for quantised ones.
 Products products_for(const Matrix& w, Products best) {
-  const bool suits =
-      is_quantised(w) || best == Products::bf16 || (best == Products::f16 && encoding_of(w) == Encoding::f16);
-  return suits ? best : Products::f32;
+  if (best == Products::bf16 || best == Products::f32) return best;
+  if (is_quantised(w)) return Products::int16;
+  return best == Products::f16 && encoding_of(w) == Encoding::f16 ? Products::f16 : Products::f32;
 }
 
 /// Both of them: bf16, or what suits them where they are of one format, or both quantised.

@@ -5,11 +5,9 @@
 // For f32 sums a dword is the value, for products of bf16 it is two of them, k and k + 1, each rounded. For f16 sums it
 // is the value as f16, twice, scaled by a power of two per token so that no sum of 64 products can overflow: with
 // |x| * 2^e <= limit and limit * max|w| <= 992, every partial sum of a run stays under 64 * 992 = 63488, plus at most
-// 16 of rounding for each of the 32 steps beyond 32768 (the spacing there is 32), which is under 65504. For f16 sums of
-// quantised weights it is two values as f16, k and k + 1, scaled so that no sum of 32 products with integers of up to
-// 128 can overflow: with |x| * 2^e <= 8 it is at most 32768, and no partial sum is rounded beyond 1024 times the number
-// of its products, which f16 has. NaN and infinities are passed on and do not count for the scale. Products of 16-bit
-// integers take pairs, too (avx2/int16_values.h).
+// 16 of rounding for each of the 32 steps beyond 32768 (the spacing there is 32), which is under 65504. NaN and
+// infinities are passed on and do not count for the scale. Products of 16-bit integers take pairs, too
+// (int16_values.h).
 #pragma once
 
 #include <bit>
@@ -73,9 +71,6 @@ inline float limit_exponent(float largest_weight) {
   const float e = floor_log2(992.0f / largest_weight);
   return e < 15 ? e : 15;
 }
-
-/// The same for integers of quantised weights, in sums of 32.
-inline constexpr float kIntegerLimit = 3;
 
 /// Packs the panel of rows [first, first + tokens), row m of which is at row(m).
 template <typename Values, typename RowAt>

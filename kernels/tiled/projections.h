@@ -76,10 +76,9 @@ inline float largest_of(const Matrix& a, const Rest&... rest) {
 }
 
 /// The exponent below which f16 activations of these matrices are to be. The stored values of plain ones are the
-/// weights divided by the scale, and so is the largest of them; of quantised ones integers are multiplied.
+/// weights divided by the scale, and so is the largest of them. (Quantised ones have no such products.)
 template <typename... Matrices>
 inline float activation_limit(const Matrices&... w) {
-  if ((... || !is_plain(w.format.encoding))) return kIntegerLimit;
   return limit_exponent(larger(0.0f, largest_of(w...)));
 }
 

@@ -68,9 +68,9 @@ const Projections& quant_projections();
 enum class Products : std::uint8_t { f32, f16, bf16, int16 };
 
 /// Phases of q/k/v, and the first two of a feed-forward network, where the matrices that share activations differ in
-/// their encoding. Each is multiplied by its own inner loop; all sums are f32, in avx512_fp16 and avx2_int16 too where
-/// some of them are not quantised, so that one packing of the activations serves all. An output has the bits that it
-/// has among matrices of its own encoding with f32 sums.
+/// their encoding. Each is multiplied by its own inner loop; all sums are f32, in avx512_fp16 and the sets of 16-bit
+/// integers too where some of them are not quantised, so that one packing of the activations serves all. An output has
+/// the bits that it has among matrices of its own encoding with f32 sums.
 void mixed_qkv(const QkvArgs& args, std::int32_t phase, Slice slice);
 void mixed_gate_and_up(const FfnArgs& args, std::int32_t phase, Slice slice);
 /// activation(gate) * up for the tiles of a slice, into rows `act`. `f32_panels`: Panels of args.n rows.
@@ -79,7 +79,8 @@ void mixed_gate_and_up_tiles(const FfnArgs& args, std::uint32_t* f32_panels, Sli
 // ---- mixtures of experts (moe.cpp) ----
 inline constexpr std::int32_t kMoePhases = 8;
 std::int64_t moe_units(const MoeArgs& args, std::int32_t phase);
-/// With the products that are the best ones of a set.
+/// `best`: the products that are the best ones of a set for plain weights, or for quantised ones where it has others
+/// for these alone.
 void moe(const MoeArgs& args, std::int32_t phase, Slice slice, Products best);
 MoeWorkspace moe_workspace(const Shape& shape);
 
@@ -105,7 +106,7 @@ struct Operand {
   Activations rows;  ///< row i of the slot is row i, or row routes.rows[slot.first + i].row where it is gathered
   bool gathered;
   Products products;
-  bool sums;  ///< as quantised weights want them with panels of f16 or bf16; those of integers have them always
+  bool sums;  ///< as quantised weights want them with panels of bf16; those of integers have them always
   float limit;
   std::int64_t cols;
 };

@@ -15,6 +15,9 @@
 //   types       load16<type> and load32<type>, store16<type>: 16 and 32 values of a type;
 //               load_halves and store_halves: 16-bit words as the low halves of dwords;
 //               widen<type>: such halves as f32; load_i8, load_u8: bytes as dwords
+//   words       not for NEON: nearest_integers of F32x16; words_of(low, high): 32 integers in order as words of 16
+//               bits, with saturation; multiply_pairs: in each lane the sum of the products of both words;
+//               sum_halves: the sums of lanes 0 to 7 and of the others
 //   sums        kSumTokens, kSumGroups: how many of them registers hold
 //   across      sum_lanes, largest_lane, first_lane, transpose16, split_pairs
 #pragma once

@@ -132,14 +132,15 @@ TEST_CASE("The order of the sets decides which of them is preferred", "[kernels]
   CHECK(preferred("", false).empty());
   CHECK(preferred(avx512, false).empty());
   CHECK(preferred(bf16, false) == "avx512_bf16 ");
+  CHECK(preferred(bf16 + " avx512_vnni", false) == "avx512_bf16 ");
   CHECK(preferred(bf16, true).empty());
   // The sums of avx512_fp16 were measured beside no others on such a CPU.
-  CHECK(preferred(bf16 + " avx512_fp16", false).empty());
+  CHECK(preferred(bf16 + " avx512_vnni avx512_fp16", false).empty());
 #ifdef QINFER_HAVE_AMX
   // What was packed for tiles runs on them, whatever comes before.
   const std::string tiles = bf16 + " amx_tile amx_bf16";
   CHECK(preferred(tiles, false) == "amx avx512_bf16 amx_mixed ");
-  CHECK(preferred(tiles + " avx512_fp16", false) == "amx amx_mixed ");
+  CHECK(preferred(tiles + " avx512_vnni avx512_fp16", false) == "amx amx_mixed ");
   CHECK(preferred(tiles, true).empty());
 #endif
 }

@@ -88,7 +88,7 @@ TEST_CASE("Gemma-3-270M in Q4_K_M has the logits of transformers", "[models][ggu
 /// The sets that this CPU has and that round activations to 16 bits.
 std::vector<std::string> sets_of_16_bits() {
   std::vector<std::string> sets;
-  for (const char* set : {"avx512_bf16", "avx512_fp16", "avx2_int16"})
+  for (const char* set : {"avx512_bf16", "avx512_fp16", "avx512_int16", "avx2_int16"})
     if (qinfer::kernels::find_kernel_set(set, qinfer::test::usable_features()) != nullptr) sets.emplace_back(set);
   return sets;
 }
@@ -110,9 +110,9 @@ TEST_CASE("Sums of 16-bit activations stay close to exact ones in a real model",
     const double far = divergence(exact_logits, evaluate(rounded, ids, 0), exact.info().n_vocab);
     WARN("KL of " << far << " on " << set << ", with its attention");
     CHECK(far > 0);
-    // What the design promises; int8 activations per 256 cost 0.02. In 48 tokens on an emulated CPU f16 had 8.5e-5,
-    // integers of 16 bits have 1.7e-6.
-    CHECK(far <= (set == "avx2_int16" ? 1e-5 : set == "avx512_fp16" ? 0.0003 : 0.001));
+    // What the design promises; int8 activations per 256 cost 0.02. Integers of 16 bits have 1.7e-6, with attention in
+    // f32; that of avx512_fp16 rounds to f16.
+    CHECK(far <= (set.ends_with("int16") ? 1e-5 : set == "avx512_fp16" ? 0.0003 : 0.001));
   }
 }
 

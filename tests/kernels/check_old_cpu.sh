@@ -27,8 +27,8 @@ check() {
       say "$missing was not refused with the reason on $cpu"
   done
 }
-check Haswell avx2_int16 avx512 avx512_fp16 avx512_bf16 amx
-check Nehalem reference avx2 avx2_int16 avx512 avx512_fp16 avx512_bf16 amx
+check Haswell avx2_int16 avx512 avx512_int16 avx512_fp16 avx512_bf16 amx
+check Nehalem reference avx2 avx2_int16 avx512 avx512_int16 avx512_fp16 avx512_bf16 amx
 # tests CPU FOLDER TEST: a test of Catch2, which must run and pass there.
 tests() {
   on "$1" "$programs/qinfer_tests_$2" "$3" >"$work/out" ||

@@ -1,5 +1,5 @@
-// What a row of quantised weights times a row of activations is by products of bf16 (avx512_bf16), of f16 (avx512_fp16)
-// and of 16-bit integers (avx2_int16), operation by operation on single numbers.
+// What a row of quantised weights times a row of activations is by products of bf16 (avx512_bf16) and of 16-bit
+// integers (avx2_int16, avx512_int16, avx512_fp16), operation by operation on single numbers.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,6 @@
 
 #include "base/block_formats.h"
 #include "kernels/support.h"
-#include "support/half_arithmetic.h"
 
 namespace qinfer::test {
 
@@ -96,39 +95,7 @@ inline float bf16_model(Encoding encoding, const std::byte* row, const float* x,
   return total;
 }
 
-/// The exponent that a row of activations is scaled by: the largest of them is then below 8.
-inline int exponent_of(const float* x, std::int64_t cols) {
-  float largest = 0;
-  for (std::int64_t k = 0; k < cols; ++k)
-    if (std::isfinite(x[k])) largest = std::max(largest, std::fabs(x[k]));
-  return largest == 0 ? 0 : 2 - std::ilogb(largest);
-}
-
-/// The same by avx512_fp16.
-inline float f16_model(Encoding encoding, const std::byte* row, const float* x, std::int64_t cols) {
-  const EncodingTraits& traits = encoding_traits(encoding);
-  const bool q4 = encoding == Encoding::q4_1 || encoding == Encoding::q4_k;
-  const bool has_minima = q4 || encoding == Encoding::q5_1 || encoding == Encoding::q5_k;
-  const float middle = !has_minima ? 0.0f : q4 ? 8.0f : 16.0f;
-  const int exponent = exponent_of(x, cols);
-  const auto scaled = [&](std::int64_t k) { return f32_to_f16(std::ldexp(x[k], exponent)); };
-  float total = 0;
-  for (std::int64_t k = 0; k < cols; row += traits.block_bytes)
-    for (const ScaledRun& run : runs_of_block(encoding, row)) {
-      std::uint16_t even = 0, odd = 0;
-      std::vector<float> pairs;
-      for (std::size_t i = 0; i < run.integers.size(); i += 2, k += 2) {
-        even = emulator::fma_f16(f32_to_f16(run.integers[i] - middle), scaled(k), even);
-        odd = emulator::fma_f16(f32_to_f16(run.integers[i + 1] - middle), scaled(k + 1), odd);
-        pairs.push_back(f16_to_f32(scaled(k)) + f16_to_f32(scaled(k + 1)));
-      }
-      total = std::fma(f16_to_f32(emulator::add_f16(even, odd)), run.scale, total);
-      if (has_minima) total = std::fma(-std::fma(-middle, run.scale, run.minimum), sum_of_pairs(pairs), total);
-    }
-  return std::ldexp(total, -exponent);
-}
-
-/// The same by avx2_int16.
+/// The same by avx2_int16, avx512_int16 and avx512_fp16.
 inline float int16_model(Encoding encoding, const std::byte* row, const float* x, std::int64_t cols) {
   const EncodingTraits& traits = encoding_traits(encoding);
   float total = 0;
@@ -146,9 +113,9 @@ inline float int16_model(Encoding encoding, const std::byte* row, const float* x
         const auto rounded = static_cast<std::int64_t>(std::min(scaled, 32767.0));
         sum += rounded * static_cast<std::int64_t>(integer), activations += rounded;
       }
-      float t = static_cast<float>(sum) * run.scale;
-      if (run.minimum != 0) t = std::fma(-run.minimum, static_cast<float>(activations), t);
-      total = std::fma(t, std::ldexp(1.0f, -exponent), total);
+      total = std::fma(std::ldexp(static_cast<float>(sum), -exponent), run.scale, total);
+      if (run.minimum != 0)
+        total = std::fma(-run.minimum, std::ldexp(static_cast<float>(activations), -exponent), total);
     }
   return total;
 }

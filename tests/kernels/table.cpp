@@ -328,6 +328,7 @@ TEST_KERNELS_OF(reference)
 TEST_KERNELS_OF(avx2)
 TEST_KERNELS_OF(avx2_int16)
 TEST_KERNELS_OF(avx512)
+TEST_KERNELS_OF(avx512_int16)
 TEST_KERNELS_OF(avx512_fp16)
 TEST_KERNELS_OF(avx512_bf16)
 TEST_KERNELS_OF(amx)
@@ -446,10 +447,11 @@ TEST_CASE("the kernel set follows from the CPU's features", "[kernels]") {
   CHECK(chosen("sse4.2 avx f16c fma avx2 bmi1 bmi2", true) == "avx2");
   CHECK(chosen("avx512f avx512bw avx512dq avx512vl") == "avx512");
   CHECK(chosen("f16c fma avx2 bmi1 bmi2 avx512f avx512bw avx512dq avx512vl") == "avx512");
-  CHECK(chosen("avx2 avx512f avx512bw avx512dq avx512vl avx512_fp16 amx_tile") == "avx512_fp16");
-  CHECK(chosen("avx512f avx512bw avx512dq avx512vl avx512_fp16", true) == "avx512");
-  CHECK(find_kernel_set("avx512_fp16", "avx512f avx512bw avx512dq avx512vl") == nullptr);
-  CHECK(find_kernel_set("avx512_fp16", "avx512f avx512bw avx512dq avx512vl avx512_fp16", true) == nullptr);
+  CHECK(chosen("avx512f avx512bw avx512dq avx512vl avx512_vnni") == "avx512_int16");
+  CHECK(chosen("avx2 avx512f avx512bw avx512dq avx512vl avx512_vnni avx512_fp16 amx_tile") == "avx512_fp16");
+  CHECK(chosen("avx512f avx512bw avx512dq avx512vl avx512_vnni avx512_fp16", true) == "avx512");
+  CHECK(find_kernel_set("avx512_fp16", "avx512f avx512bw avx512dq avx512vl avx512_vnni") == nullptr);
+  CHECK(find_kernel_set("avx512_fp16", "avx512f avx512bw avx512dq avx512vl avx512_vnni avx512_fp16", true) == nullptr);
 #endif
   CHECK(find_kernel_set("reference", "avx512f avx512bw avx512dq avx512vl") != nullptr);
 }
