@@ -141,12 +141,15 @@ TEST_CASE("Active bytes are in the formats that the kernel set holds", "[api][ex
     REQUIRE(memory.expert_weight_bytes > 0);
     REQUIRE(memory.active_weight_bytes > memory.expert_weight_bytes * 3 / 8);
     REQUIRE(memory.active_weight_bytes + memory.expert_weight_bytes * 5 / 8 < all);
-    // A packed file holds the same formats.
+    // A packed file holds the same formats, or those that a set packs to, which pad small matrices.
     const ModelDir place;
     qi::pack(runtime, path, place.file("packed"));
     const qinfer_memory packed = qi::Model::load(runtime, place.file("packed")).memory();
-    REQUIRE(packed.active_weight_bytes == memory.active_weight_bytes);
-    REQUIRE(packed.expert_weight_bytes == memory.expert_weight_bytes);
+    const bool pads = row_of(target).get().pack_format != nullptr;
+    REQUIRE((pads ? packed.active_weight_bytes > memory.active_weight_bytes
+                  : packed.active_weight_bytes == memory.active_weight_bytes));
+    REQUIRE((pads ? packed.expert_weight_bytes > memory.expert_weight_bytes
+                  : packed.expert_weight_bytes == memory.expert_weight_bytes));
   }
 }
 

@@ -4,9 +4,8 @@
 // storage (mapped, read, packed) and the cut of the prompt change nothing is checked too.
 //
 // Sets that this CPU lacks keep their lines; a model that came later has "?" there until it was run on such a CPU, and
-// only storage and cuts are checked. The lines of the AMX sets are the emulator's, which gave all 168 lines that
-// silicon had given, before attention made its weights another way; Bochs as a Sapphire Rapids gives these, too. 82 of
-// those of avx512_fp16 are silicon's and Bochs's, the other 53 (the quantised ones among them) those of Bochs alone.
+// only storage and cuts are checked. The lines of the AMX sets and of avx512_fp16 are those of silicon (a CPU with AMX
+// and AVX512-FP16), of Bochs as a Sapphire Rapids and of the emulator in tests/support, which all give the same.
 // avx512_bf16 has none, until its instruction is known to give the same on the CPUs of both makers: of it only storage
 // and cuts are checked. Sines and cosines are the C library's, so the table holds for the versions that it was compared
 // with. To write the lines anew after numbers were changed on purpose: qinfer_tests_engine "[bits-table]" prints them

@@ -255,7 +255,9 @@ namespace {
 /// with float64 that rounds where it does, as the sets with tiles are with another one: see check_bf16().
 double allowed_deviation(const std::string& target, const Expected& expected) {
   if (qinfer::test::rounds_to_bf16(target)) return 2 * expected.bf16_noise;
-  return qinfer::test::sums_f16_in_f16(target) ? 4 * (4 * 0x1p-11 + 0x1p-9 + 1.4e-3) : 4 * (2 * 0x1p-11);
+  // Runs of f16 are rounded at each product; the norms of OLMo's kind, after the layers, leave nothing of a larger
+  // residual to be added to.
+  return qinfer::test::sums_f16_in_f16(target) ? 6 * (4 * 0x1p-11 + 0x1p-9 + 1.4e-3) : 4 * (2 * 0x1p-11);
 }
 
 /// Whether few rows are multiplied without rounding.
