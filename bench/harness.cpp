@@ -61,6 +61,7 @@ double projection_peak(const Ceilings& ceilings, const kernels::KernelSet& set, 
     case kernels::Multiplier::f16_fma: return ceilings.f16_flops;
     case kernels::Multiplier::bf16_dot: return ceilings.dot_flops;
     case kernels::Multiplier::bf16_tiles: return ceilings.tile_flops;
+    case kernels::Multiplier::int16_tiles: return ceilings.tile_flops / 2;
   }
   return 0;
 }

@@ -69,6 +69,7 @@ const char* peak_name(const KernelSet& set, Encoding weights) {
   switch (row_of(set).numerics.multiplier(weights)) {
     case kernels::Multiplier::f32_fma: return std::string_view(set.name).starts_with("avx2") ? "avx2-fma" : "f32-fma";
     case kernels::Multiplier::int16_dot: return "int16-dot";
+    case kernels::Multiplier::int16_tiles: return "amx-int16";
     case kernels::Multiplier::f16_fma: return "f16-fma";
     case kernels::Multiplier::bf16_tiles: return "amx-bf16";
     case kernels::Multiplier::bf16_dot: return "bf16-dot";
@@ -282,6 +283,8 @@ void print_ceilings(const std::vector<std::uint32_t>& cpus) {
   std::printf("{\"name\": \"ceiling/f32-fma\", \"gflops\": %.2f}\n", ceilings.f32_flops / 1e9);
   if (ceilings.avx2_flops > 0)
     std::printf("{\"name\": \"ceiling/avx2-fma\", \"gflops\": %.2f}\n", ceilings.avx2_flops / 1e9);
+  if (ceilings.tile_flops > 0)
+    std::printf("{\"name\": \"ceiling/amx-int16\", \"gflops\": %.2f}\n", ceilings.tile_flops / 2e9);
   if (ceilings.int16_flops > 0)
     std::printf("{\"name\": \"ceiling/int16-dot\", \"gflops\": %.2f}\n", ceilings.int16_flops / 1e9);
   if (ceilings.f16_flops > 0)

@@ -94,6 +94,7 @@ qinfer_status qinfer_kernel_set_get_info(size_t index, qinfer_kernel_set_info* o
     if (set.chosen_for == kernels::ChosenFor::packed) info.flags |= QINFER_KERNELS_BY_NAME;
     if (set.chosen_for == kernels::ChosenFor::held_exactly) info.flags |= QINFER_KERNELS_HELD_EXACTLY;
     if (set.chosen_for == kernels::ChosenFor::held_plain) info.flags |= QINFER_KERNELS_HELD_PLAIN;
+    if (set.chosen_for == kernels::ChosenFor::quantised) info.flags |= QINFER_KERNELS_QUANTISED;
     if (set.invariant) info.flags |= QINFER_KERNELS_INVARIANT;
     // All three are literals of the tables, and end with NUL.
     info.name = set.name.data();

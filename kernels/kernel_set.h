@@ -456,15 +456,15 @@ inline constexpr std::string_view kAllTypes = "f32 f16 bf16";
 /// What products are computed with, which says how they are rounded and how fast they can be at best.
 enum class Multiplier : std::uint8_t {
   f32_fma,  ///< nothing is rounded, sums are f32
-  f16_fma,  ///< activations and softmax weights are rounded to f16; sums are f16 over runs of 64 products (quantised
-            ///< weights: of the 16 or 32 integers that share a scale; attention: over the 32 positions of a tile) and
-            ///< f32 over the runs
+  f16_fma,  ///< activations and softmax weights are rounded to f16; sums are f16 over runs of 64 products (attention:
+            ///< over the 32 positions of a tile) and f32 over the runs
   bf16_tiles,  ///< activations, weights, queries, keys and values are rounded to bf16, softmax weights cut; sums are
                ///< f32
   bf16_dot,    ///< activations, queries and softmax weights are rounded to bf16; sums are f32, in which numbers smaller
                ///< than 2^-126 count as zero
-  int16_dot    ///< activations are rounded to 16-bit integers, each 32 of them times a power of two of their own; sums
+  int16_dot,   ///< activations are rounded to 16-bit integers, each 32 of them times a power of two of their own; sums
                ///< are exact over the 16 or 32 integers that share a scale, and f32 over those
+  int16_tiles  ///< the same by two products of bf16 tiles
 };
 
 /// How a set rounds and adds up: tests derive their tolerances from it, benches the peak that they compare with.
@@ -481,6 +481,7 @@ enum class ChosenFor : std::uint8_t {
   packed,        ///< those that were packed for it
   held_plain,    ///< and those all of whose matrices are plain and which the set keeps with the file's values
   held_exactly,  ///< quantised ones, too
+  quantised,     ///< those with quantised matrices
   all
 };
 

@@ -37,6 +37,9 @@ Multiplier int16_dot_for_quantised(Encoding encoding) {
 }
 #endif
 #ifdef QINFER_HAVE_AMX
+Multiplier int16_tiles_for_quantised(Encoding encoding) {
+  return is_plain(encoding) ? f16_fma_for_f16(encoding) : Multiplier::int16_tiles;
+}
 Multiplier bf16_tiles(Encoding) { return Multiplier::bf16_tiles; }
 #endif
 
@@ -51,6 +54,14 @@ constexpr KernelSetRow kSets[] = {
      .packs_unnamed = true,
      .numerics = {.multiplier = bf16_tiles},
      .weight_types = "bf16"},
+#endif
+#if defined(QINFER_HAVE_AVX512) && defined(QINFER_HAVE_AMX)
+    {.name = "amx_int16",
+     .needs = "avx512f avx512bw avx512dq avx512vl avx512_vnni avx512_fp16 amx_tile amx_bf16",
+     .get = avx512::int16_tiles_kernel_set,
+     .exact = false,
+     .chosen_for = ChosenFor::quantised,
+     .numerics = {.multiplier = int16_tiles_for_quantised}},
 #endif
 #ifdef QINFER_HAVE_AVX512
     {.name = "avx512_fp16",

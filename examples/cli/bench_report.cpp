@@ -43,12 +43,14 @@ struct PeakRow {
   double FmaPeak::*flops;
   const char *key, *name;  // as programs name it that read the JSON; for people
 };
-constexpr PeakRow kPeaks[] = {{Multiplier::widest_fma, &FmaPeak::flops, "f32-fma", "the f32 FMA peak"},
-                              {Multiplier::avx2_fma, &FmaPeak::avx2_flops, "avx2-fma", "the AVX2 FMA peak"},
-                              {Multiplier::int16_dot, &FmaPeak::int16_flops, "int16-dot", "the int16 dot peak"},
-                              {Multiplier::f16_fma, &FmaPeak::f16_flops, "f16-fma", "the f16 FMA peak"},
-                              {Multiplier::bf16_dot, &FmaPeak::dot_flops, "bf16-dot", "the bf16 dot peak"},
-                              {Multiplier::bf16_tiles, &FmaPeak::tile_flops, "amx-bf16", "the AMX peak"}};
+constexpr PeakRow kPeaks[] = {
+    {Multiplier::widest_fma, &FmaPeak::flops, "f32-fma", "the f32 FMA peak"},
+    {Multiplier::avx2_fma, &FmaPeak::avx2_flops, "avx2-fma", "the AVX2 FMA peak"},
+    {Multiplier::int16_dot, &FmaPeak::int16_flops, "int16-dot", "the int16 dot peak"},
+    {Multiplier::f16_fma, &FmaPeak::f16_flops, "f16-fma", "the f16 FMA peak"},
+    {Multiplier::bf16_dot, &FmaPeak::dot_flops, "bf16-dot", "the bf16 dot peak"},
+    {Multiplier::int16_tiles, &FmaPeak::int16_tile_flops, "amx-int16", "half of the AMX peak"},
+    {Multiplier::bf16_tiles, &FmaPeak::tile_flops, "amx-bf16", "the AMX peak"}};
 
 /// The peak that the projections of this kernel set could reach.
 const PeakRow& peak_row(const BenchReport& report) {
@@ -162,9 +164,10 @@ void print_wrong_ceilings(const BenchReport& report, const Rates& rate) {
 }  // namespace
 
 Multiplier multiplier_of(const std::string& kernel_set, const std::string& weight_format) {
-  if (kernels_need(kernel_set, "amx_bf16")) return Multiplier::bf16_tiles;
-  if (kernel_set == "avx512_bf16") return Multiplier::bf16_dot;
   const bool quantised = weight_format != "f32" && weight_format != "bf16" && weight_format != "f16";
+  if (kernel_set == "amx_int16" && quantised) return Multiplier::int16_tiles;
+  if (kernels_need(kernel_set, "amx_bf16") && kernel_set != "amx_int16") return Multiplier::bf16_tiles;
+  if (kernel_set == "avx512_bf16") return Multiplier::bf16_dot;
   const bool integers = kernel_set.ends_with("_int16") || kernels_need(kernel_set, "avx512_fp16");
   if (quantised && integers) return Multiplier::int16_dot;
   if (kernels_need(kernel_set, "avx2")) return Multiplier::avx2_fma;
@@ -333,11 +336,10 @@ std::string json_kept(const BenchReport& report) {
       json_string("kernel set " + report.kernel_set + ", weights " + report.weight_format) + "}" +
       format(", \"ceilings\": {\"read-bandwidth\": [%.3f], \"f32-fma\": [%.2f]",
              report.bandwidth.bytes_per_second / 1e9, report.fma.flops / 1e9);
-  const std::pair<const char*, double> others[] = {{"avx2-fma", report.fma.avx2_flops},
-                                                   {"int16-dot", report.fma.int16_flops},
-                                                   {"f16-fma", report.fma.f16_flops},
-                                                   {"bf16-dot", report.fma.dot_flops},
-                                                   {"amx-bf16", report.fma.tile_flops}};
+  const std::pair<const char*, double> others[] = {
+      {"avx2-fma", report.fma.avx2_flops},        {"int16-dot", report.fma.int16_flops},
+      {"f16-fma", report.fma.f16_flops},          {"bf16-dot", report.fma.dot_flops},
+      {"amx-int16", report.fma.int16_tile_flops}, {"amx-bf16", report.fma.tile_flops}};
   for (const auto& [name, flops] : others)
     if (flops > 0) text += format(", \"%s\": [%.2f]", name, flops / 1e9);
   text += "}, \"samples\": [";

@@ -466,6 +466,7 @@ PeakLoop peak_loop(Multiplier multiplier) {
            : has(" avx2 ")      ? PeakLoop{dot_int16, 2.0 * 16 * 12}
                                 : PeakLoop();
   if (multiplier == Multiplier::bf16_tiles) return {multiply_tiles, 4 * 16384.0, std::size_t{1} << 20};
+  if (multiplier == Multiplier::int16_tiles) return {multiply_tiles, 2 * 16384.0, std::size_t{1} << 20};
 #endif
 #ifdef QI_HAVE_FP16
   if (multiplier == Multiplier::f16_fma) return has(" avx512_fp16 ") ? PeakLoop{fma_fp16, 2.0 * 32 * 24} : PeakLoop();
@@ -522,7 +523,7 @@ FmaPeak measure_fma_peak(const std::vector<std::uint32_t>& cpus, bool tiles) {
   peak.int16_flops = peak_of(Multiplier::int16_dot);
   peak.f16_flops = peak_of(Multiplier::f16_fma);
   peak.dot_flops = peak_of(Multiplier::bf16_dot);
-  if (tiles) peak.tile_flops = peak_of(Multiplier::bf16_tiles);
+  if (tiles) peak.tile_flops = peak_of(Multiplier::bf16_tiles), peak.int16_tile_flops = peak.tile_flops / 2;
   return peak;
 }
 

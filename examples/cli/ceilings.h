@@ -18,13 +18,14 @@ struct Bandwidth {
 };
 
 struct FmaPeak {
-  double flops = 0;        // per second, in f32 with the widest registers; a multiply-add counts as two
-  double avx2_flops = 0;   // the same with registers of 256 bits; 0 where the CPU has no AVX2
-  double f16_flops = 0;    // the same in f16 (AVX512-FP16); 0 where the CPU has none
-  double int16_flops = 0;  // of products of 16-bit integers with 32-bit sums (AVX2); 0 where the CPU has none
-  double dot_flops = 0;    // of products of bf16 with f32 sums (AVX512-BF16); 0 where the CPU has none
-  double tile_flops = 0;   // of bf16 tiles (AMX) with random values; 0 where they were not asked for
-  const char* isa = "";    // "avx512", "avx2", "sse2"
+  double flops = 0;             // per second, in f32 with the widest registers; a multiply-add counts as two
+  double avx2_flops = 0;        // the same with registers of 256 bits; 0 where the CPU has no AVX2
+  double f16_flops = 0;         // the same in f16 (AVX512-FP16); 0 where the CPU has none
+  double int16_flops = 0;       // of products of 16-bit integers with 32-bit sums (AVX2); 0 where the CPU has none
+  double dot_flops = 0;         // of products of bf16 with f32 sums (AVX512-BF16); 0 where the CPU has none
+  double tile_flops = 0;        // of bf16 tiles (AMX) with random values; 0 where they were not asked for
+  double int16_tile_flops = 0;  // half of that: as many products of 16-bit integers can they have
+  const char* isa = "";         // "avx512", "avx2", "sse2"
 };
 
 /// The logical CPUs this thread may run on, in ascending order but one of each core first: pinned to the front of the
@@ -42,11 +43,11 @@ Bandwidth measure_read_bandwidth(const std::vector<std::uint32_t>& cpus,
 FmaPeak measure_fma_peak(const std::vector<std::uint32_t>& cpus, bool tiles = false);
 
 /// What multiplies.
-enum class Multiplier { widest_fma, avx2_fma, int16_dot, f16_fma, bf16_dot, bf16_tiles };
+enum class Multiplier { widest_fma, avx2_fma, int16_dot, f16_fma, bf16_dot, bf16_tiles, int16_tiles };
 
 /// The peak of a multiplier at this moment, in some hundredths of a second: less than measure_fma_peak would find at
 /// its best. Where a core has two hyperthreads and another program, or another virtual machine, uses one of them, the
-/// peak falls for seconds, that of tiles to half or less: a sample taken meanwhile says little. bf16_tiles: the process
+/// peak falls for seconds, that of tiles to half or less: a sample taken meanwhile says little. Tiles: the process
 /// must be permitted to use tiles. A multiplier that this CPU has not is replaced by the widest FMA.
 class PeakProbe {
  public:

@@ -214,10 +214,12 @@ QINFER_STATUS qinfer_cpu_features(char *text, size_t capacity, size_t *out_n, qi
  *                of them a model runs on.
  *  HELD_PLAIN    The same for such of these models as have no quantised matrix, which are packed for it while they are
  *                loaded, as with QINFER_LOAD_PACK. As cpu_target it uses a bf16 checkpoint where the file is mapped.
+ *  QUANTISED     Preferred over the DEFAULT, under the same conditions, for models with quantised matrices.
  *  INVARIANT     A token's logits do not depend on how many tokens are evaluated with it. */
 enum {
     QINFER_KERNELS_USABLE = 1, QINFER_KERNELS_DEFAULT = 2, QINFER_KERNELS_EXACT = 4, QINFER_KERNELS_BY_NAME = 8,
-    QINFER_KERNELS_INVARIANT = 16, QINFER_KERNELS_HELD_EXACTLY = 32, QINFER_KERNELS_HELD_PLAIN = 64
+    QINFER_KERNELS_INVARIANT = 16, QINFER_KERNELS_HELD_EXACTLY = 32, QINFER_KERNELS_HELD_PLAIN = 64,
+    QINFER_KERNELS_QUANTISED = 128
 };
 typedef struct qinfer_kernel_set_info {
     uint32_t    struct_size;
@@ -286,10 +288,11 @@ typedef struct qinfer_runtime_options {
     uint32_t                n_cpu_ids;
     uint32_t                flags;      /* QINFER_RUNTIME_* */
     const char             *cpu_target; /* kernel set: a name of qinfer_kernel_set_get_info; NULL = best for CPU and
-                                           model. On a CPU with AMX the best one for a bf16 model is "amx". Loading
-                                           such a model, or one that was packed for "amx" or "amx_mixed", and a
-                                           runtime on one of them, has the system permit this process to use tiles,
-                                           for as long as it lives, also after all handles are freed: from then on
+                                           model. On a CPU with AMX the best one for a bf16 model is "amx", and where
+                                           it has AVX512-FP16 "amx_int16" for one with quantised weights. Loading
+                                           such a model, or one that was packed for a set with tiles, and a runtime
+                                           on one of them, has the system permit this process to use tiles, for as
+                                           long as it lives, also after all handles are freed: from then on
                                            sigaltstack() fails with ENOMEM for a stack of less than
                                            sysconf(_SC_MINSIGSTKSZ) bytes, some 12,000 (not 8,192). Where a
                                            thread has such a stack already, or a seccomp filter forbids it, the

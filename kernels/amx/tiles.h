@@ -6,8 +6,7 @@
 // features as rows and tokens as lanes. Registers: 0 and 1 weights, 2 and 3 activations, 4 to 7 sums, [weights 0 |
 // 1][tokens 0 | 1].
 //
-// The instructions are written as assembly: in g++ 12 the compiler's own functions lose stores that only a tile load
-// or LDTILECFG reads. One constant configuration serves all shapes; edges are filled with zeros, never reconfigured.
+// One constant configuration serves all shapes; edges are filled with zeros, never reconfigured.
 #pragma once
 
 #include <immintrin.h>
@@ -15,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "amx/instructions.h"
 #include "amx/quant_squares.h"
 
 namespace qinfer::kernels::amx {
@@ -24,48 +24,6 @@ inline constexpr std::int64_t kRegisterRows = 16;                   ///< of a re
 inline constexpr std::int64_t kStep = 32;                           ///< k that one instruction takes
 inline constexpr std::int64_t kTileFloats = 256;                    ///< of a register of sums
 inline constexpr std::int64_t kStepBytes = 2 * kRegisterRows * 64;  ///< of both registers of weights
-
-/// Operand of LDTILECFG (Intel SDM, volume 1, 18.3.1): palette 1, all registers 16 rows of 64 bytes.
-struct alignas(64) TileConfig {
-  std::uint8_t palette = 1, start_row = 0, reserved_0[14] = {};
-  std::uint16_t bytes_per_row[8] = {64, 64, 64, 64, 64, 64, 64, 64}, reserved_1[8] = {};
-  std::uint8_t rows[8] = {16, 16, 16, 16, 16, 16, 16, 16}, reserved_2[8] = {};
-};
-static_assert(sizeof(TileConfig) == 64);
-inline constexpr TileConfig kTileConfig;
-
-/// Tiles are usable as long as this lives. Nothing is remembered between two regions: other code of the thread may use
-/// tiles too, and a thread that waits with live tiles keeps its core awake.
-class TileRegion {
- public:
-  TileRegion() { asm volatile("ldtilecfg %0" : : "m"(kTileConfig)); }
-  ~TileRegion() { asm volatile("tilerelease" : : : "memory"); }
-  TileRegion(const TileRegion&) = delete;
-  TileRegion& operator=(const TileRegion&) = delete;
-};
-
-template <int tile>
-[[gnu::always_inline]] inline void tile_zero() {
-  asm volatile("tilezero %%tmm%c0" : : "i"(tile));
-}
-template <int tile>
-[[gnu::always_inline]] inline void tile_load(const void* at, std::int64_t stride) {
-  asm volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(tile), "r"(at), "r"(stride) : "memory");
-}
-/// The same for what the L1 need not keep.
-template <int tile>
-[[gnu::always_inline]] inline void tile_load_once(const void* at, std::int64_t stride) {
-  asm volatile("tileloaddt1 (%1,%2,1), %%tmm%c0" : : "i"(tile), "r"(at), "r"(stride) : "memory");
-}
-template <int tile>
-[[gnu::always_inline]] inline void tile_store(void* at, std::int64_t stride) {
-  asm volatile("tilestored %%tmm%c0, (%1,%2,1)" : : "i"(tile), "r"(at), "r"(stride) : "memory");
-}
-/// sums += weights x activations.
-template <int sums, int weights, int activations>
-[[gnu::always_inline]] inline void tile_multiply() {
-  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(weights), "i"(activations));
-}
 
 /// Sixteen rows, of which the first `count` exist, and where those begin that will be read next. They are bf16, rows as
 /// in the file or of WeightLayout::squares32, where 32 columns of a row are a line; or quantised and in squares.

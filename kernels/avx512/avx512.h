@@ -13,5 +13,7 @@ const KernelSet& kernel_set();
 const KernelSet& int16_kernel_set();
 const KernelSet& fp16_kernel_set();
 const KernelSet& bf16_kernel_set();
+/// The same bits as `avx512_fp16`, with many rows of quantised weights on tiles of AMX.
+const KernelSet& int16_tiles_kernel_set();
 
 }  // namespace qinfer::kernels::avx512

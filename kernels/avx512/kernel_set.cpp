@@ -1,6 +1,7 @@
 // Binds the AVX-512 operations into the kernel sets `avx512`, `avx512_int16` and `avx512_fp16`, which differ in how
 // projections of f16 and quantised weights are summed, and `avx512_bf16`, which differs from them in its weights and
-// what it multiplies them with.
+// what it multiplies them with; and `amx_int16`, which is `avx512_fp16` with tiles of AMX where quantised weights meet
+// many rows.
 #include "tiled/make_set.h"
 
 #include "avx512/avx512.h"
@@ -16,15 +17,16 @@ struct Int16Products : NarrowQuantProducts<quant_int16_projections, int16_mixed_
 };
 
 /// For f16 weights, too.
-struct F16Products : Int16Products {
+template <typename Quantised, Products best>
+struct F16Products : Quantised {
   static const Projections& of(const Matrix& w) {
-    return w.format.encoding == Encoding::f16 ? fp16_projections() : Int16Products::of(w);
+    return w.format.encoding == Encoding::f16 ? fp16_projections() : Quantised::of(w);
   }
   static constexpr auto attention = fp16_attention;
-  static void moe(const MoeArgs& args, std::int32_t phase, Slice slice) {
-    avx512::moe(args, phase, slice, Products::f16);
-  }
+  static void moe(const MoeArgs& args, std::int32_t phase, Slice slice) { avx512::moe(args, phase, slice, best); }
 };
+
+using TileProducts = NarrowQuantProducts<int16_tile_projections, int16_tiles_mixed_gate_and_up>;
 
 struct Bf16Products {
   static const Projections& of(const Matrix& w) {
@@ -52,7 +54,12 @@ bool bf16_weight_format(WeightRole role, Encoding stored, const Encoding* wanted
 
 constexpr KernelSet kSet = make_set<F32Products>("avx512");
 constexpr KernelSet kInt16Set = make_set<Int16Products>("avx512_int16");
-constexpr KernelSet kFp16Set = make_set<F16Products>("avx512_fp16");
+constexpr KernelSet kFp16Set = make_set<F16Products<Int16Products, Products::f16>>("avx512_fp16");
+constexpr KernelSet kTilesSet = [] {
+  KernelSet set = make_set<F16Products<TileProducts, Products::int16_tiles>>("amx_int16");
+  set.qkv_workspace = int16_tiles_qkv_workspace;
+  return set;
+}();
 constexpr KernelSet kBf16Set = [] {
   KernelSet set = make_set<Bf16Products>("avx512_bf16");
   set.weight_format = bf16_weight_format;
@@ -66,6 +73,7 @@ constexpr KernelSet kBf16Set = [] {
 const KernelSet& kernel_set() { return kSet; }
 const KernelSet& int16_kernel_set() { return kInt16Set; }
 const KernelSet& fp16_kernel_set() { return kFp16Set; }
+const KernelSet& int16_tiles_kernel_set() { return kTilesSet; }
 const KernelSet& bf16_kernel_set() { return kBf16Set; }
 
 }  // namespace qinfer::kernels::avx512

@@ -2,9 +2,9 @@
 // which inner loops.
 #pragma once
 
+#include "avx512/int16_tile_values.h"
 #include "avx512/products.h"
 #include "avx512/values.h"
-#include "tiled/int16_values.h"
 #include "tiled/moe.h"
 #ifdef __AVX512FP16__
 #include "avx512/gemm_fp16.h"
@@ -34,6 +34,14 @@ struct Bf16Mode {
 struct QuantInt16Mode {
   using Values = Int16Values;
   using Loops = QuantLoops<quant_int16_kernels>;
+};
+
+/// The same with full panels on tiles of AMX, of so many at a time: a sub-block is decoded in about the time in which
+/// tiles multiply it with one panel.
+inline constexpr int kTilePanels = 8;
+struct QuantInt16TileMode {
+  using Values = Int16TileValues;
+  using Loops = QuantLoops<quant_int16_kernels, kTilePanels>;
 };
 
 /// Quantised matrices, and plain ones in pairs together with them.

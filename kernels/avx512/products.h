@@ -16,13 +16,19 @@ const Projections& fp16_projections();
 const Projections& bf16_projections();
 /// With products of integers, for tiles of any quantised encoding.
 const Projections& quant_int16_projections();
+/// The same on tiles of AMX, and what they need where q/k/v are projected.
+const Projections& int16_tile_projections();
+WorkspaceSize int16_tiles_qkv_workspace(const Shape& shape);
 /// With products of bf16, for tiles of any quantised encoding, and plain pairs together with them.
 const Projections& quant_bf16_projections();
 /// mixed_gate_and_up() with such products; q/k/v that differ are what quant_int16_projections() and
 /// quant_bf16_projections() take.
 void int16_mixed_gate_and_up(const FfnArgs& args, std::int32_t phase, Slice slice);
+void int16_tiles_mixed_gate_and_up(const FfnArgs& args, std::int32_t phase, Slice slice);
 void bf16_mixed_gate_and_up(const FfnArgs& args, std::int32_t phase, Slice slice);
 void int16_mixed_gate_and_up_tiles(const FfnArgs& args, std::uint32_t* panels, Slice slice, const Activations& act);
+void int16_tiles_mixed_gate_and_up_tiles(const FfnArgs& args, std::uint32_t* panels, Slice slice,
+                                         const Activations& act);
 void bf16_mixed_gate_and_up_tiles(const FfnArgs& args, std::uint32_t* panels, Slice slice, const Activations& act);
 
 /// The inner loops of quantised weights over panels of pairs of integers.
@@ -42,6 +48,7 @@ const TileKernels& quant_bf16_plane_kernels(Encoding encoding);
 const SlotKernels& fp16_slot_kernels();
 const SlotKernels& bf16_slot_kernels();
 const SlotKernels& quant_int16_slot_kernels();
+const SlotKernels& int16_tile_slot_kernels();
 const SlotKernels& quant_bf16_slot_kernels();
 
 }  // namespace qinfer::kernels::avx512

@@ -3,6 +3,7 @@
 // of AVX512-VNNI multiplies 32 of them and adds them up.
 #pragma once
 
+#include "avx512/quant_int16_tiles.h"
 #include "avx512/quant_pair_sums.h"
 #include "tiled/int16_values.h"
 
@@ -59,8 +60,16 @@ struct Int16PairProducts {
   };
 };
 
+/// And for several full panels, which are in tiles then, those of AMX.
 template <Encoding encoding>
-using QuantInt16Sums = QuantPairSums<encoding, Int16PairProducts>;
+struct QuantInt16Sums : QuantPairSums<encoding, Int16PairProducts> {
+#ifdef QINFER_HAVE_AMX
+  static void run_panels(const std::uint32_t* panels, std::int64_t count, std::int64_t cols, const TileLines& lines,
+                         float* c, std::int64_t ldc) {
+    QuantInt16Tiles<encoding>::run(panels, count, cols, lines, c, ldc);
+  }
+#endif
+};
 
 }  // namespace
 }  // namespace qinfer::kernels::avx512

@@ -8,7 +8,7 @@
 //   F32Sums   sequential over k in f32, with fused multiply-adds: the same bits in all instruction sets.
 //   F16Sums   (AVX512-FP16) sequential in f16 over runs of 64 products cut at absolute k, the runs added in f32.
 //   Bf16Sums  (AVX512-BF16) sequential over pairs in f32.
-// Those of quantised weights are described in quant_loops.h, quant_fp16_loops.h, quant_bf16_loops.h and
+// Those of quantised weights are described in quant_loops.h, quant_bf16_loops.h and
 // quant_int16_loops.h.
 // While a tile is read, the line kAhead further on is prefetched, at the end of the tile that of the next group; of
 // attention, whose tiles are short, the line of the next tile with the same number.

@@ -27,11 +27,12 @@ Encoding encoding_of(const Matrix& w) { return w.format.encoding; }
 bool is_quantised(const Matrix& w) { return !is_plain(encoding_of(w)); }
 
 /// What a matrix is multiplied as by a set that has products of this kind: those of f16 are for f16 weights, and with
-/// them come those of integers, for quantised ones.
+/// them come those of integers, for quantised ones, as f16 does with tiles.
 Products products_for(const Matrix& w, Products best) {
   if (best == Products::bf16 || best == Products::f32) return best;
-  if (is_quantised(w)) return Products::int16;
-  return best == Products::f16 && encoding_of(w) == Encoding::f16 ? Products::f16 : Products::f32;
+  if (is_quantised(w)) return best == Products::f16 ? Products::int16 : best;
+  const bool has_f16 = best == Products::f16 || best == Products::int16_tiles;
+  return has_f16 && encoding_of(w) == Encoding::f16 ? Products::f16 : Products::f32;
 }
 
 /// Both of them: bf16, or what suits them where they are of one format, or both quantised.
@@ -100,7 +101,8 @@ void pack_slot(const Routes& routes, const ExpertSlot& slot, const Operand& oper
 
 /// The shared panels of a slot, each row with its exponent. Only the last slot may be wider than the others.
 std::byte* shared_panels(const MoeArgs& args, const ExpertSlot& slot, std::int64_t expert_cols) {
-  return args.buffers.gathered + slot.first * (expert_cols + 1) * static_cast<std::int64_t>(sizeof(float));
+  return args.buffers.gathered +
+         slot.first * (Panels::row_room(expert_cols) + 1) * static_cast<std::int64_t>(sizeof(float));
 }
 
 std::int64_t all_panels(const MoeArgs& args) {
@@ -241,9 +243,9 @@ std::int64_t moe_units(const MoeArgs& args, std::int32_t phase) {
 
 MoeWorkspace moe_workspace(const Shape& shape) {
   const std::uint64_t shared_rows = shape.shared_width != 0 ? shape.batch : 0, rows = shape.routed_rows();
-  const std::uint64_t of_first = (rows + shared_rows) * (shape.hidden + 1);
+  const std::uint64_t of_first = (rows + shared_rows) * Panels::row_dwords(shape.hidden);
   const std::uint64_t of_second =
-      rows * (shape.expert_width + 1) + shared_rows * (std::uint64_t{shape.shared_width} + 1);
+      rows * Panels::row_dwords(shape.expert_width) + shared_rows * Panels::row_dwords(shape.shared_width);
   const std::uint64_t inner = rows * shape.expert_width + shared_rows * shape.shared_width;
   const std::uint64_t widest = larger(shape.hidden, larger(shape.expert_width, shape.shared_width));
   const auto local = smaller<std::uint64_t>(shape.batch, kLocalRouted);

@@ -42,12 +42,12 @@ void slot_inner(const SlotWork& work) {
   auto* const store = store_activations_of(args);
   const SlotLayers next = network_layers(work.args, work.next != nullptr ? *work.next : work.slot);
   using Loops = typename Mode::Loops;
-  alignas(64) float sums[kSumsRows<Loops> * kSumsLd<Loops>];
+  alignas(64) float sums[kSumsFloats<Loops>];
   const Loops loops(args.gate);
   const NextTiles next_gate(*next.gate), next_up(*next.up);
   // Tiles after the last one are those of the next slot.
   multiply(
-      loops, panels, args.n, tiles, 2, sums, kSumsLd<Loops>,
+      loops, panels, args.n, tiles, 2, sums, sums_ld<Loops>(args.n),
       [&](std::int64_t t) {
         if (t < tiles) return tile_at(loops, t % 2 == 0 ? args.gate : args.up, work.begin + t / 2);
         return (t % 2 == 0 ? next_gate : next_up).at(work.next_begin + (t - tiles) / 2);
@@ -83,11 +83,11 @@ void slot_outer(const SlotWork& work) {
   const Panels panels = panels_of<Mode>(work.panels, work.slot.count, down.cols);
   const std::int64_t tiles = work.end - work.begin;
   using Loops = typename Mode::Loops;
-  alignas(64) float sums[kSumsRows<Loops> * kSumsLd<Loops>];
+  alignas(64) float sums[kSumsFloats<Loops>];
   const Loops loops(down);
   const NextTiles next_down(next);
   multiply(
-      loops, panels, work.slot.count, tiles, 1, sums, kSumsLd<Loops>,
+      loops, panels, work.slot.count, tiles, 1, sums, sums_ld<Loops>(work.slot.count),
       [&](std::int64_t t) {
         return t < tiles ? tile_at(loops, down, work.begin + t) : next_down.at(work.next_begin + t - tiles);
       },
@@ -101,7 +101,7 @@ inline void pack_slot_as(const Routes& routes, const ExpertSlot& slot, const Ope
   const auto row = [&](std::int64_t m) {
     return operand.rows.row(operand.gathered ? routes.rows[slot.first + m].row : m);
   };
-  const Panels panels(memory, slot.count, operand.cols, Values::kPerDword, Values::kExtras);
+  const Panels panels = panels_with<Values>(memory, slot.count, operand.cols);
   pack_rows<Values>(row, slot.count, operand.limit, panels, begin, end);
 }
 

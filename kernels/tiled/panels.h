@@ -15,6 +15,7 @@
 #include "common/units.h"
 #include "kernel_set.h"
 #include "tiled/gemm.h"
+#include "tiled/tiled.h"
 
 namespace qinfer::kernels::QINFER_ISA {
 namespace {
@@ -32,6 +33,7 @@ struct Panels {
   std::int64_t width = 0;
   std::int64_t cols = 0;    ///< dwords of a row
   std::int64_t stride = 0;  ///< with its extras, where there are any
+  bool in_tiles = false;    ///< full panels are those of Values::pack_row()
 
   /// Values of a row that extras are of.
   static constexpr std::int64_t kRunValues = 32;
@@ -39,12 +41,21 @@ struct Panels {
   Panels(std::byte* memory, std::int64_t n, std::int64_t row_values, std::int64_t per_dword = 1,
          std::int64_t extras = 0)
       : data(reinterpret_cast<std::uint32_t*>(memory)),
-        exponents(reinterpret_cast<float*>(memory + n * row_values * 4)),
+        exponents(reinterpret_cast<float*>(memory + n * row_room(row_values) * 4)),
         width(row_values),
         cols((row_values + per_dword - 1) / per_dword),
         stride(cols + extras * units_of(row_values, kRunValues)) {}
-  /// Room for panels of any kind.
-  static std::uint64_t bytes(std::uint64_t n, std::uint64_t width) { return (n * width * 4 + n * 4 + 63) / 64 * 64; }
+  /// Dwords that a row has room for, in panels of any kind.
+  static constexpr std::int64_t row_room(std::int64_t width) {
+    return width + (kHasPairs ? units_of(width, kRunValues) : 0);  // Int16TileValues
+  }
+  /// And with its exponent.
+  static constexpr std::uint64_t row_dwords(std::uint64_t width) {
+    return static_cast<std::uint64_t>(row_room(static_cast<std::int64_t>(width)) + 1);
+  }
+  static std::uint64_t bytes(std::uint64_t n, std::uint64_t width) {
+    return (n * row_dwords(width) * 4 + 63) / 64 * 64;
+  }
   std::uint32_t* panel(std::int64_t p) const { return data + p * kPanelTokens * stride; }
 };
 
@@ -78,37 +89,55 @@ inline void pack_panel(RowAt row, std::int64_t first, std::int64_t tokens, float
   static_assert(Values::kExtras == 0 || Panels::kRunValues == 16 * Values::kPerDword, "16 dwords at a time are a run");
   std::uint32_t* out = panels.panel(first / kPanelTokens);
   float* exponents = panels.exponents + first;
-  for (std::int64_t m = 0; m < tokens; ++m) exponents[m] = Values::exponent(row(first + m), panels.width, limit);
-  float scales[16] = {};  // of the values that were loaded last
-  const auto load = [&](std::int64_t m, std::int64_t k) {
-    if constexpr (Values::kScaledRuns) {
-      return Values::load_run(row(first + m) + k * Values::kPerDword, scales[m]);
-    } else {
-      return Values::load(row(first + m), k, panels.width, exponents[m]);
-    }
-  };
-  const auto extras_at = [&](std::int64_t k) { return out + (panels.cols + k / 16 * Values::kExtras) * tokens; };
-  if (tokens == 1) {
-    for (std::int64_t k = 0; k < panels.cols; k += 16) {
-      const I32x16 dwords = load(0, k);
-      store_dwords(out + k, first_lanes(panels.cols - k), dwords);
-      if constexpr (Values::kExtras != 0) Values::extras_of_row(dwords, scales[0], extras_at(k));
+  if constexpr (requires { Values::kFewestInTiles; }) {
+    if (!panels.in_tiles || tokens < kPanelTokens)
+      return pack_panel<typename Values::InPairs>(row, first, tokens, limit, panels);
+    for (std::int64_t m = 0; m < tokens; ++m) {
+      exponents[m] = 0;
+      Values::pack_row(row(first + m), panels.width, m, out);
     }
     return;
-  }
-  for (std::int64_t k = 0; k < panels.cols; k += 16) {
-    I32x16 block[16];
-    for (std::int64_t m = 0; m < 16; ++m) block[m] = m < tokens ? load(m, k) : no_bits();
-    transpose16(block);
-    const std::int64_t count = panels.cols - k < 16 ? panels.cols - k : 16;
-    for (std::int64_t i = 0; i < count; ++i) store_dwords(out + (k + i) * tokens, first_lanes(tokens), block[i]);
-    if constexpr (Values::kExtras != 0) {
-      I32x16 extras[Values::kExtras];
-      Values::extras_of_rows(block, scales, extras);
-      for (std::int64_t i = 0; i < Values::kExtras; ++i)
-        store_dwords(extras_at(k) + i * tokens, first_lanes(tokens), extras[i]);
+  } else {
+    for (std::int64_t m = 0; m < tokens; ++m) exponents[m] = Values::exponent(row(first + m), panels.width, limit);
+    float scales[16] = {};  // of the values that were loaded last
+    const auto load = [&](std::int64_t m, std::int64_t k) {
+      if constexpr (Values::kScaledRuns) {
+        return Values::load_run(row(first + m) + k * Values::kPerDword, scales[m]);
+      } else {
+        return Values::load(row(first + m), k, panels.width, exponents[m]);
+      }
+    };
+    const auto extras_at = [&](std::int64_t k) { return out + (panels.cols + k / 16 * Values::kExtras) * tokens; };
+    if (tokens == 1) {
+      for (std::int64_t k = 0; k < panels.cols; k += 16) {
+        const I32x16 dwords = load(0, k);
+        store_dwords(out + k, first_lanes(panels.cols - k), dwords);
+        if constexpr (Values::kExtras != 0) Values::extras_of_row(dwords, scales[0], extras_at(k));
+      }
+      return;
+    }
+    for (std::int64_t k = 0; k < panels.cols; k += 16) {
+      I32x16 block[16];
+      for (std::int64_t m = 0; m < 16; ++m) block[m] = m < tokens ? load(m, k) : no_bits();
+      transpose16(block);
+      const std::int64_t count = panels.cols - k < 16 ? panels.cols - k : 16;
+      for (std::int64_t i = 0; i < count; ++i) store_dwords(out + (k + i) * tokens, first_lanes(tokens), block[i]);
+      if constexpr (Values::kExtras != 0) {
+        I32x16 extras[Values::kExtras];
+        Values::extras_of_rows(block, scales, extras);
+        for (std::int64_t i = 0; i < Values::kExtras; ++i)
+          store_dwords(extras_at(k) + i * tokens, first_lanes(tokens), extras[i]);
+      }
     }
   }
+}
+
+/// Panels of what `Values` says, of n rows.
+template <typename Values>
+inline Panels panels_with(std::byte* memory, std::int64_t n, std::int64_t width) {
+  Panels panels(memory, n, width, Values::kPerDword, Values::kExtras);
+  if constexpr (requires { Values::kFewestInTiles; }) panels.in_tiles = n >= Values::kFewestInTiles;
+  return panels;
 }
 
 /// Packs panels [begin, end) of n rows, row m of which is at row(m).

@@ -32,9 +32,9 @@ struct FixedLoops {
 };
 
 /// Those of a quantised matrix, which `kernels_of` has for its encoding.
-template <const TileKernels& (*kernels_of)(Encoding)>
+template <const TileKernels& (*kernels_of)(Encoding), int panels = kMostPanels>
 struct QuantLoops {
-  static constexpr int kPanels = kMostPanels;
+  static constexpr int kPanels = panels;
   const TileKernels* kernels;
   std::int64_t bytes;
   explicit QuantLoops(const Matrix& w)
@@ -57,7 +57,7 @@ struct QuantMode {
 /// Panels of the values that a mode multiplies.
 template <typename Mode>
 inline Panels panels_of(std::byte* memory, std::int64_t n, std::int64_t cols) {
-  return Panels(memory, n, cols, Mode::Values::kPerDword, Mode::Values::kExtras);
+  return panels_with<typename Mode::Values>(memory, n, cols);
 }
 
 inline std::int64_t tiles_of(std::int64_t rows) { return units_of(rows, kTileRows); }
@@ -131,7 +131,7 @@ inline void multiply_block(const Loops& loops, const Panels& panels, std::int64_
     }
     float* c = sums + (begin - tiles.begin) * kTileRows;
     if constexpr (Loops::kPanels > 1)
-      if (together > 1) {
+      if (together > 1 || (panels.in_tiles && tokens == kPanelTokens)) {
         loops.kernels->several(panels.panel(p), together, panels.cols, lines, c, ld);
         continue;
       }
@@ -233,22 +233,28 @@ inline Panels panels_for(const Activations& x, std::int64_t n, std::int64_t cols
   return panels;
 }
 
-/// Rows of sums that multiply() has at a time, and floats from one to the next: for blocks of up to eight tiles, or of
-/// two where there are several panels.
+/// Rows of sums that multiply() has at a time, at most.
 template <typename Loops>
 inline constexpr std::int64_t kSumsRows = std::int64_t{kPanelTokens} * Loops::kPanels;
+/// Floats from one of them to the next, for n rows: for blocks of up to eight tiles, or of two where there are several
+/// panels; and of all together.
 template <typename Loops>
-inline constexpr std::int64_t kSumsLd = kTileRows * (Loops::kPanels > 1 ? 2 : kMaxTiles);
+inline std::int64_t sums_ld(std::int64_t n) {
+  return kTileRows * (Loops::kPanels > 1 && n >= 2 * kPanelTokens ? 2 : kMaxTiles);
+}
+template <typename Loops>
+inline constexpr std::int64_t kSumsFloats =
+    larger(2 * kTileRows * kSumsRows<Loops>, std::int64_t{kTileRows} * kMaxTiles * kPanelTokens);
 
 /// The outputs of the tiles in a slice; `shared` has (or, in the packing phase, gets) the panels.
 template <typename Mode, typename RowAt>
 inline void project_rows(const Panels& panels, std::int64_t n, const Linear& w, bool accumulate, Slice slice,
                          RowAt row) {
   using Loops = typename Mode::Loops;
-  alignas(64) float sums[kSumsRows<Loops> * kSumsLd<Loops>];
+  alignas(64) float sums[kSumsFloats<Loops>];
   const Loops loops(w);
   multiply(
-      loops, panels, n, slice.end - slice.begin, 1, sums, kSumsLd<Loops>,
+      loops, panels, n, slice.end - slice.begin, 1, sums, sums_ld<Loops>(n),
       [&](std::int64_t t) { return tile_at(loops, w, slice.begin + t); },
       [&](const Block& block) { store_block(block, panels, w, slice.begin, accumulate, row); });
 }
@@ -366,33 +372,37 @@ inline auto* store_activations_of(const FfnArgs& args) {
 template <typename Mode>
 void gate_and_up(const FfnArgs& args, const Panels& panels, const Activations& act, Slice slice) {
   using Loops = typename Mode::Loops;
-  alignas(64) float sums[kSumsRows<Loops> * kSumsLd<Loops>];
+  alignas(64) float sums[kSumsFloats<Loops>];
   auto* const store = store_activations_of(args);
   const Loops loops(args.gate);  // and of up, whose format is the same
   const auto sink = [&](const Block& block) { store(args, block, panels, slice.begin, act); };
   const std::int64_t tiles = slice.end - slice.begin;
   if (!args.has_up())
     return multiply(
-        loops, panels, args.n, tiles, 1, sums, kSumsLd<Loops>,
+        loops, panels, args.n, tiles, 1, sums, sums_ld<Loops>(args.n),
         [&](std::int64_t t) { return tile_at(loops, args.gate, slice.begin + t); }, sink);
   multiply(
-      loops, panels, args.n, 2 * tiles, 2, sums, kSumsLd<Loops>,
+      loops, panels, args.n, 2 * tiles, 2, sums, sums_ld<Loops>(args.n),
       [&](std::int64_t t) { return tile_at(loops, t % 2 == 0 ? args.gate : args.up, slice.begin + t / 2); }, sink);
 }
 
 /// Multiplies a panel with tile `tile` of a matrix by its own loops; the tile after it is fetched meanwhile.
 template <typename Mode>
 inline void multiply_tile(const Matrix& w, std::int64_t tile, const std::uint32_t* panel, std::int64_t tokens,
-                          float* sums, std::int64_t ld) {
+                          [[maybe_unused]] bool in_tiles, float* sums, std::int64_t ld) {
   const typename Mode::Loops loops(w);
   TileGroup group;
   group.tiles[0] = tile_at(loops, w, tile);
   group.next[0] = tile_at(loops, w, tile + 1);
+  if constexpr (requires { Mode::Values::kFewestInTiles; })
+    if (in_tiles && tokens == kPanelTokens)
+      return loops.kernels->several(panel, 1, units_of(w.cols, Mode::Values::kPerDword), group, sums, ld);
   loops.kernel(tokens, 1)(panel, units_of(w.cols, Mode::Values::kPerDword), group, sums, ld);
 }
 
 /// activation(gate) * up for the tiles of a slice where gate and up differ, into rows `act`.
-/// multiply_one(w, tile, panel, tokens, sums, ld): the loops of w. `memory`: Panels of args.n rows.
+/// multiply_one(w, tile, panel, tokens, whether the panels are in tiles, sums, ld): the loops of w. `memory`: Panels of
+/// args.n rows.
 template <typename Mode, typename MultiplyOne>
 inline void mixed_tiles(const FfnArgs& args, std::uint32_t* memory, Slice slice, const Activations& act,
                         MultiplyOne multiply_one) {
@@ -404,7 +414,7 @@ inline void mixed_tiles(const FfnArgs& args, std::uint32_t* memory, Slice slice,
       const std::int64_t tokens = smaller(args.n - p * kPanelTokens, std::int64_t{kPanelTokens});
       const Matrix* of_pair[] = {&args.gate, &args.up};
       for (int i = 0; i < 2; ++i)
-        multiply_one(*of_pair[i], tile, panels.panel(p), tokens, sums + i * kTileRows, 2 * kTileRows);
+        multiply_one(*of_pair[i], tile, panels.panel(p), tokens, panels.in_tiles, sums + i * kTileRows, 2 * kTileRows);
       store(args, {p * kPanelTokens, tokens, 2 * (tile - slice.begin), 2, sums, 2 * kTileRows}, panels, slice.begin,
             act);
     }

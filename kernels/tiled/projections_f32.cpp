@@ -43,12 +43,12 @@ void mixed_qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
 
 namespace {
 
-void multiply_tile(const Matrix& w, std::int64_t tile, const std::uint32_t* panel, std::int64_t tokens, float* sums,
-                   std::int64_t ld) {
+void multiply_tile(const Matrix& w, std::int64_t tile, const std::uint32_t* panel, std::int64_t tokens, bool in_tiles,
+                   float* sums, std::int64_t ld) {
   switch (w.format.encoding) {
-    case Encoding::f32: return multiply_tile<F32Mode<DType::f32>>(w, tile, panel, tokens, sums, ld);
-    case Encoding::f16: return multiply_tile<F32Mode<DType::f16>>(w, tile, panel, tokens, sums, ld);
-    case Encoding::bf16: return multiply_tile<F32Mode<DType::bf16>>(w, tile, panel, tokens, sums, ld);
+    case Encoding::f32: return multiply_tile<F32Mode<DType::f32>>(w, tile, panel, tokens, in_tiles, sums, ld);
+    case Encoding::f16: return multiply_tile<F32Mode<DType::f16>>(w, tile, panel, tokens, in_tiles, sums, ld);
+    case Encoding::bf16: return multiply_tile<F32Mode<DType::bf16>>(w, tile, panel, tokens, in_tiles, sums, ld);
     case Encoding::q8_0:
     case Encoding::q4_0:
     case Encoding::q4_1:
@@ -62,7 +62,7 @@ void multiply_tile(const Matrix& w, std::int64_t tile, const std::uint32_t* pane
     case Encoding::iq4_xs:
     case Encoding::mxfp4: break;
   }
-  multiply_tile<QuantMode>(w, tile, panel, tokens, sums, ld);
+  multiply_tile<QuantMode>(w, tile, panel, tokens, in_tiles, sums, ld);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ inline constexpr int kPanelTokens = 12;
 /// Tiles that an inner loop takes at once, where few tokens leave registers for them.
 inline constexpr int kMaxTiles = 8;
 /// Full panels that some loops over quantised weights take at once, so that a sub-block which was decoded serves them
-/// all. (Not measured with AVX-512.)
+/// all. (Not measured with AVX-512, but for tiles of AMX, which have a number of their own.)
 #if defined(__AVX512F__)
 inline constexpr int kMostPanels = 1;
 #else
@@ -41,7 +41,7 @@ using PanelsKernel = void (*)(const std::uint32_t* panels, std::int64_t count, s
                               const TileLines& lines, float* c, std::int64_t ldc);
 
 /// The loops of one encoding: for `tokens` (1 to 12) and `tiles` (1 to most_tiles[tokens]), and for several panels,
-/// where kMostPanels is more than 1.
+/// where there are such.
 struct TileKernels {
   TileKernel at[kPanelTokens + 1][kMaxTiles + 1] = {};
   int most_tiles[kPanelTokens + 1] = {};
@@ -75,7 +75,7 @@ struct LoopTable : TileKernels {
   }
   constexpr LoopTable() {
     fill<kPanelTokens>();
-    if constexpr (kMostPanels > 1) {
+    if constexpr (requires { &Sums::run_panels; }) {
       static_assert(Sums::tiles_for(kPanelTokens) == 1, "several panels take tile by tile");
       several = &Sums::run_panels;
     }

@@ -65,7 +65,8 @@ const Projections& f32_projections(Encoding weights);
 const Projections& quant_projections();
 
 /// What activations are multiplied as.
-enum class Products : std::uint8_t { f32, f16, bf16, int16 };
+/// (int16_tiles: with full panels on tiles of AMX.)
+enum class Products : std::uint8_t { f32, f16, bf16, int16, int16_tiles };
 
 /// Phases of q/k/v, and the first two of a feed-forward network, where the matrices that share activations differ in
 /// their encoding. Each is multiplied by its own inner loop; all sums are f32, in avx512_fp16 and the sets of 16-bit

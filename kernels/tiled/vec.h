@@ -35,11 +35,11 @@ namespace qinfer::kernels::QINFER_ISA {
 namespace {
 
 template <typename T>
-inline T smaller(T a, T b) {
+constexpr T smaller(T a, T b) {
   return b < a ? b : a;
 }
 template <typename T>
-inline T larger(T a, T b) {
+constexpr T larger(T a, T b) {
   return a < b ? b : a;
 }
 

@@ -78,6 +78,8 @@ bool is_chosen(const kernels::KernelSetRow& row, const source::ModelSource& sour
                const model::WeightsOptions& weights) {
   // What was packed for a set runs on it.
   if (!source.packed_for().empty()) return source.packed_for() == row.name;
+  if (row.chosen_for == kernels::ChosenFor::quantised)
+    return model::has_quantised(source.spec(), source, assumed_encoding(source));
   const bool quantised = row.chosen_for == kernels::ChosenFor::held_exactly;
   return (quantised || row.chosen_for == kernels::ChosenFor::held_plain) &&
          model::holds_well(source.spec(), source, assumed_encoding(source), row.get(), weights, quantised);
@@ -92,14 +94,15 @@ Result<KernelsForModel> kernels_for(const source::ModelSource& source, const Ker
     if (!is_chosen(*row, source, weights)) continue;
     const Status permitted = asks && kernels::needs_tiles(*row) ? choice.ask_for_tiles() : Status();
     if (permitted.ok()) return KernelsForModel{&row->get(), row->packs_unnamed && source.packed_for().empty()};
-    if (!source.packed_for().empty())
+    // What runs on one of these alone was packed so; others keep quantised weights in the same form.
+    if (!source.packed_for().empty() && row->chosen_for != kernels::ChosenFor::quantised)
       return error_at(Code::unsupported, permitted.detail(), "this model was packed for kernel set {}: {}", row->name,
                       permitted.message());
     refusal = permitted.message();
   }
   const kernels::KernelSetRow* packed_for = row_named(source.packed_for());
-  if (packed_for != nullptr && kernels::needs_tiles(*packed_for) && !choice.no_tiles.empty() &&
-      packed_for->name != choice.any_model->name)
+  if (packed_for != nullptr && packed_for->chosen_for != kernels::ChosenFor::quantised &&
+      kernels::needs_tiles(*packed_for) && !choice.no_tiles.empty() && packed_for->name != choice.any_model->name)
     return error(Code::unsupported, "this model was packed for kernel set {}{}", packed_for->name, choice.no_tiles);
   return KernelsForModel{choice.any_model, false};
 }

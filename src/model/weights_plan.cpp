@@ -280,4 +280,13 @@ bool holds_well(const ModelSpec& spec, const TensorSource& source, std::optional
   return true;
 }
 
+bool has_quantised(const ModelSpec& spec, const TensorSource& source, std::optional<Encoding> assumed) {
+  if (assumed) return !is_plain(*assumed);
+  for (const TensorNeed& need : tensors_of(spec)) {
+    const auto tensor = source.find(need.id);
+    if (!need.is_vector && tensor.ok() && !is_plain(tensor.value().encoding)) return true;
+  }
+  return false;
+}
+
 }  // namespace qinfer::model

@@ -1,6 +1,6 @@
-// Quantised weights multiplied as bf16 (avx512_bf16) and as 16-bit integers (avx2_int16, avx512_int16, avx512_fp16):
-// sums equal a scalar model bit for bit for every encoding, number of rows and slice; and operations whose matrices
-// differ in their encodings.
+// Quantised weights multiplied as bf16 (avx512_bf16) and as 16-bit integers (avx2_int16, avx512_int16, avx512_fp16,
+// amx_int16): sums equal a scalar model bit for bit for every encoding, number of rows and slice; and operations whose
+// matrices differ in their encodings.
 #include "kernels/narrow_models.h"
 #include "kernels/quant_support.h"
 #include "support/skip.h"
@@ -11,7 +11,8 @@ using namespace qinfer::test;
 namespace {
 
 bool has_integers(const KernelSet& set) {
-  return row_of(set.name).numerics.multiplier(Encoding::q4_k) == Multiplier::int16_dot;
+  const Multiplier multiplier = row_of(set.name).numerics.multiplier(Encoding::q4_k);
+  return multiplier == Multiplier::int16_dot || multiplier == Multiplier::int16_tiles;
 }
 
 /// What a set makes of plain weights where nothing else is asked for.
@@ -403,10 +404,11 @@ void check_extreme_rows(const KernelSet& set) {
 }  // namespace
 
 // Each by itself, so that those which this CPU cannot run are reported as skipped.
-#define TEST_INTEGER_SETS(what, check)                                                                   \
-  TEST_CASE(what " with products of integers by AVX2", "[kernels]") { check_on("avx2_int16", check); }   \
-  TEST_CASE(what " with products of integers by VNNI", "[kernels]") { check_on("avx512_int16", check); } \
-  TEST_CASE(what " with products of integers beside those of f16", "[kernels]") { check_on("avx512_fp16", check); }
+#define TEST_INTEGER_SETS(what, check)                                                                              \
+  TEST_CASE(what " with products of integers by AVX2", "[kernels]") { check_on("avx2_int16", check); }              \
+  TEST_CASE(what " with products of integers by VNNI", "[kernels]") { check_on("avx512_int16", check); }            \
+  TEST_CASE(what " with products of integers beside those of f16", "[kernels]") { check_on("avx512_fp16", check); } \
+  TEST_CASE(what " with products of integers on tiles", "[kernels]") { check_on("amx_int16", check); }
 #define TEST_NARROW_SETS(what, check)                                                       \
   TEST_CASE(what " with products of bf16", "[kernels]") { check_on("avx512_bf16", check); } \
   TEST_INTEGER_SETS(what, check)

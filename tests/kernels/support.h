@@ -50,8 +50,8 @@ inline const KernelSet* usable_set(std::string_view name) {
 inline const KernelSet* emulable_set(std::string_view name) {
   const KernelSet* set = usable_set(name);
 #ifdef QINFER_HAVE_AMX
-  if (set == nullptr && (name == "avx512_fp16" || name == "avx512_bf16")) {
-    set = find_kernel_set(name, usable_features() + " avx512_bf16 avx512_fp16");
+  if (set == nullptr && (name == "avx512_fp16" || name == "avx512_bf16" || name == "amx_int16")) {
+    set = find_kernel_set(name, usable_features() + " avx512_bf16 avx512_fp16 amx_tile amx_bf16");
     if (set != nullptr) emulator::install();
   }
 #endif

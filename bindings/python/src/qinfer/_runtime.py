@@ -19,6 +19,7 @@ _KERNEL_FLAGS = (
     _abi.QINFER_KERNELS_INVARIANT,
     _abi.QINFER_KERNELS_HELD_EXACTLY,
     _abi.QINFER_KERNELS_HELD_PLAIN,
+    _abi.QINFER_KERNELS_QUANTISED,
 )
 
 
@@ -44,7 +45,7 @@ class KernelSet:
 
     usable: this CPU and system have what it needs. default: it runs models of any kind where no cpu_target is given. exact:
     it can be used with Runtime(exact=True). by_name: it is used only as cpu_target. invariant: the logits of a token do not
-    depend on how many are evaluated with it. held_exactly, held_plain: see qinfer.h."""
+    depend on how many are evaluated with it. held_exactly, held_plain, quantised: see qinfer.h."""
 
     name: str
     cpu_features: list[str]
@@ -57,6 +58,7 @@ class KernelSet:
     invariant: bool
     held_exactly: bool
     held_plain: bool
+    quantised: bool
 
 
 def kernel_sets() -> list[KernelSet]:

@@ -1,0 +1,172 @@
+// Products of quantised weights with panels of 12 rows on AMX tiles: the same integers and the same bits as the loops
+// of quant_int16_loops.h have (tiled/int16_values.h defines them).
+//
+// An activation's integer is 256 h + l with -128 <= h, l <= 128. 256 h 2^-e and l 2^-e are exact in bf16, and so is an
+// integer of weights; hence a panel holds both (int16_tile_values.h), and two instructions give a run's sum times 2^-e.
+// That of l comes first: its sums are below 2^20 and exact in f32. That of h adds two sums, of even and of odd k, which
+// are exact since they are multiples of 256 below 2^28, to each other and to the sum of l; only the last addition
+// rounds. So a sum is rounded once, as the definition says. No number is subnormal, as 2^-e is at least 2^-126.
+//
+// Scales are of 32 columns or 16, so that sums leave the tiles after each step of two or four instructions; they go
+// through the L1, and are added to totals, 12 rows times 32 outputs in 24 registers, while the tiles multiply what
+// comes next. On a Granite Rapids a step takes 33 ns, of which the tiles are busy for 21.
+#pragma once
+
+#include "amx/instructions.h"
+#include "avx512/int16_tile_values.h"
+#include "avx512/quant_bf16_integers.h"
+#include "avx512/quant_pairs.h"
+
+namespace qinfer::kernels::avx512 {
+namespace {
+
+/// Sub-blocks of 32 columns that are decoded before panels are multiplied with them: 20 KiB, so that the L1 has room
+/// for them, for sums and for what is read of panels.
+inline constexpr std::int64_t kTileSubs = 8;
+
+template <Encoding encoding>
+struct QuantInt16Tiles : PairLayout<encoding> {
+  using Layout = PairLayout<encoding>;
+  using Layout::kLayout, Layout::kScales, Layout::kRuns, Layout::kPairs;
+  static constexpr int kTokens = kPanelTokens, kSteps = static_cast<int>(kTileSubs) * kRuns;
+  static constexpr std::int64_t kLine = 64, kSumFloats = 2 * 16 * 16;
+
+  /// Of one step: a run's pairs of integers as bf16, for rows 0 to 15 and for the others. Where runs are of 16 columns
+  /// the lines of the others are zero.
+  struct Step {
+    alignas(64) std::uint32_t pairs[2][16][16];
+    alignas(64) float scales[kTileRows];
+    alignas(64) float minima[has_minima(kScales) ? kTileRows : 1];
+  };
+
+  static inline void decode_run(const std::byte* block, const std::byte* sub, int run, Step& out) {
+    const std::byte* integers = sub + kLayout.sub_scales + run * Layout::kRunBytes;
+    const std::byte* const at[2] = {integers, integers + Layout::kStripBytes};
+    Ahead<1> ahead;
+    each_pair<encoding, Bf16Integers, 2, 1>(
+        at, ahead, [&](int j, const __m512i(&pairs)[2]) __attribute__((always_inline)) {
+          for (int s = 0; s < 2; ++s) _mm512_store_si512(out.pairs[s][run * kPairs + j], pairs[s]);
+        });
+    for (int half = 0; half < 2; ++half) {
+      const RunScales scales = scales_at<kScales>(block, sub, run, half);
+      store(out.scales + 16 * half, scales.scale);
+      if constexpr (has_minima(kScales)) store(out.minima + 16 * half, scales.minimum);
+    }
+  }
+
+  /// Multiplies a panel's 32 columns at x, [l, h][12][32] bf16, with a step: sums in registers 4 + first and 5 + first.
+  template <int first>
+  [[gnu::always_inline]] static inline void multiply(const std::byte* x, const Step& step) {
+    amx::tile_zero<4 + first>();
+    amx::tile_zero<5 + first>();
+    amx::tile_load_once<0>(x, kLine);
+    amx::tile_load<2>(step.pairs[0], kLine);
+    amx::tile_multiply<4 + first, 0, 2>();
+    amx::tile_load<3>(step.pairs[1], kLine);
+    amx::tile_multiply<5 + first, 0, 3>();
+    amx::tile_load_once<1>(x + kTokens * kLine, kLine);
+    amx::tile_multiply<4 + first, 1, 2>();
+    amx::tile_multiply<5 + first, 1, 3>();
+  }
+  template <int first>
+  [[gnu::always_inline]] static inline void keep(float* sums) {
+    amx::tile_store<4 + first>(sums, kLine);
+    amx::tile_store<5 + first>(sums + kSumFloats / 2, kLine);
+  }
+
+  using Totals = __m512[kTokens][2];
+
+  /// Adds a step's sums to the totals. `activations`: the sums of the rows' columns, times 2^-e.
+  [[gnu::always_inline]] static inline void add(const Step& step, const float* sums, const float* activations,
+                                                Totals& totals) {
+    const __m512 low = _mm512_load_ps(step.scales), high = _mm512_load_ps(step.scales + 16);
+#pragma GCC unroll 12
+    for (int m = 0; m < kTokens; ++m) {
+      totals[m][0] = _mm512_fmadd_ps(low, _mm512_load_ps(sums + 16 * m), totals[m][0]);
+      totals[m][1] = _mm512_fmadd_ps(high, _mm512_load_ps(sums + kSumFloats / 2 + 16 * m), totals[m][1]);
+    }
+    if constexpr (has_minima(kScales)) {
+      const __m512 of_low = _mm512_load_ps(step.minima), of_high = _mm512_load_ps(step.minima + 16);
+#pragma GCC unroll 12
+      for (int m = 0; m < kTokens; ++m) {
+        const __m512 sum = _mm512_set1_ps(activations[m]);
+        totals[m][0] = _mm512_fnmadd_ps(of_low, sum, totals[m][0]);
+        totals[m][1] = _mm512_fnmadd_ps(of_high, sum, totals[m][1]);
+      }
+    }
+  }
+
+  /// Adds `count` decoded steps to the totals of a panel, c[m * ldc + row]. Sums are stored one step after they were
+  /// multiplied, and added up another one later: nobody waits for a multiplication to end.
+  [[gnu::noinline]] static void pass(const std::byte* x, const float* activations, const Step* steps, int count,
+                                     float* c, std::int64_t ldc) {
+    alignas(64) float sums[4][kSumFloats];
+    Totals totals;
+#pragma GCC unroll 12
+    for (int m = 0; m < kTokens; ++m)
+#pragma GCC unroll 2
+      for (int s = 0; s < 2; ++s) totals[m][s] = _mm512_loadu_ps(c + m * ldc + 16 * s);
+    const auto columns = [&](int step) { return x + step / kRuns * 2 * kTokens * kLine; };
+    const auto add_step = [&](int step) __attribute__((always_inline)) {
+      add(steps[step], sums[step % 4], activations + step / kRuns * kTokens, totals);
+    };
+    multiply<0>(columns(0), steps[0]);
+#pragma GCC unroll 1
+    for (int step = 1; step < count; ++step) {
+      if (step % 2 == 1) {
+        multiply<2>(columns(step), steps[step]);
+        keep<0>(sums[(step - 1) % 4]);
+      } else {
+        multiply<0>(columns(step), steps[step]);
+        keep<2>(sums[(step - 1) % 4]);
+      }
+      if (step >= 2) add_step(step - 2);
+    }
+    count % 2 == 1 ? keep<0>(sums[(count - 1) % 4]) : keep<2>(sums[(count - 1) % 4]);
+    if (count >= 2) add_step(count - 2);
+    add_step(count - 1);
+#pragma GCC unroll 12
+    for (int m = 0; m < kTokens; ++m)
+#pragma GCC unroll 2
+      for (int s = 0; s < 2; ++s) _mm512_storeu_ps(c + m * ldc + 16 * s, totals[m][s]);
+  }
+
+  static constexpr amx::TileConfig kConfig = [] {
+    amx::TileConfig config;
+    for (const int tile : {0, 1, 4, 5, 6, 7}) config.rows[tile] = kTokens;
+    return config;
+  }();
+
+  /// PanelsKernel: `cols` is half of the columns, as it is of panels of pairs.
+  static void run(const std::uint32_t* panels, std::int64_t count, std::int64_t cols, const TileLines& lines, float* c,
+                  std::int64_t ldc) {
+    const amx::TileRegion region(kConfig);
+    for (std::int64_t m = 0; m < count * kTokens; ++m)
+      for (int s = 0; s < 2; ++s) _mm512_storeu_ps(c + m * ldc + 16 * s, _mm512_setzero_ps());
+    Step steps[kSteps];
+    if constexpr (kRuns == 2)
+      for (Step& step : steps)
+        for (int line = 0; line < 32; ++line) _mm512_store_si512(step.pairs[line / 16][line % 16], no_bits());
+    const std::int64_t subs = 2 * cols / kQuantSub, stride = Int16TileValues::stride(cols) * kTokens;
+    const std::byte* next = lines.next[0];
+    for (std::int64_t first = 0; first < subs; first += kTileSubs) {
+      const std::int64_t n = smaller(kTileSubs, subs - first);
+      for (std::int64_t i = 0; i < n; ++i) {
+        const std::int64_t sub = first + i, block = sub / kLayout.subs * kLayout.block;
+        const std::int64_t at = block + kLayout.header + sub % kLayout.subs * kLayout.sub;
+        for (int run = 0; run < kRuns; ++run)
+          decode_run(lines.tiles[0] + block, lines.tiles[0] + at, run, steps[i * kRuns + run]);
+        for (std::int64_t line = 0; line < kLayout.sub; line += 64) prefetch_far(next + at + line);
+      }
+      for (std::int64_t p = 0; p < count; ++p) {
+        const std::uint32_t* panel = panels + p * stride;
+        pass(reinterpret_cast<const std::byte*>(panel + first * kQuantSub * kTokens),
+             reinterpret_cast<const float*>(panel + 2 * cols * kTokens) + first * kTokens, steps,
+             static_cast<int>(n) * kRuns, c + p * kTokens * ldc, ldc);
+      }
+    }
+  }
+};
+
+}  // namespace
+}  // namespace qinfer::kernels::avx512
