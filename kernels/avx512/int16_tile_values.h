@@ -9,9 +9,10 @@ namespace {
 
 /// Where there are at least two full panels, these hold, for each 32 columns, [l, h][12][32] bf16, where
 /// (256 h + l) 2^-e is the value that Int16Values has, h and l being integers; after them, [width / 32][12], the sums
-/// of the rows' 32 values as f32. The last panel, and all where there are fewer, are those of Int16Values.
+/// of the rows' 32 values as f32. A last panel that is not full, and all where there are fewer, are those of
+/// Int16Values.
 struct Int16TileValues : Int16Values {
-  static constexpr std::int64_t kExtras = 17;  ///< as a row has two dwords more for each of 16, and one
+  static constexpr std::int64_t kExtras = 17;  ///< two dwords instead of one for each two values, and one for the sum
   static constexpr std::int64_t stride(std::int64_t cols) {
     return cols + kExtras * (cols * kPerDword / Panels::kRunValues);
   }
@@ -42,9 +43,7 @@ struct Int16TileValues : Int16Values {
       }
       store_dwords(out + m * kDwords, narrowed(low[0], low[1]));
       store_dwords(out + (kTokens + m) * kDwords, narrowed(high[0], high[1]));
-      std::int32_t halves[2];
-      sum_halves(multiply_pairs(words, splat_bits(0x10001)), halves);
-      *sums = static_cast<float>(halves[0] + halves[1]) * scale;
+      *sums = scaled_sum_of_row(words, scale);
     }
   }
 };

@@ -44,7 +44,7 @@ struct QuantPairSums : PairLayout<encoding> {
         sums[s][m] = Products::add(sums[s][m], pairs[s], _mm512_set1_epi32(static_cast<int>(x[m])));
   }
 
-  /// Adds a sub-block, `at` bytes after the beginning of the tiles, to the totals. Its block begins at `block`;
+  /// Adds a sub-block, `at` bytes after the beginning of the tiles, to the totals. Its block begins at `block`.
   template <int tokens, int strips, int tiles>
   static inline void add_sub(const Strip (&from)[strips], std::int64_t block, std::int64_t at, const std::uint32_t* x,
                              const Extras<tokens>& extras, Ahead<tiles> ahead, __m512 (&totals)[strips][tokens]) {

@@ -1,6 +1,6 @@
 // Quantised weights as pairs of 16-bit numbers: the integers of a run of values that share scales, decoded in registers
-// to what f16 or bf16 holds exactly, two neighbours in k in each dword, a lane for each of 16 rows. The loops of
-// quant_bf16_loops.h and quant_int16_loops.h multiply them.
+// to 16-bit integers or to what bf16 holds exactly, two neighbours in k in each dword, a lane for each of 16 rows. The
+// loops of quant_bf16_loops.h and quant_int16_loops.h multiply them.
 #pragma once
 
 #include "avx512/quant_fields.h"

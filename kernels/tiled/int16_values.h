@@ -53,6 +53,12 @@ struct Int16Values {
     out[2] = std::bit_cast<std::uint32_t>(scale);
     out[3] = std::bit_cast<std::uint32_t>(static_cast<float>(halves[0] + halves[1]) * scale);
   }
+  /// The last of them.
+  static float scaled_sum_of_row(I32x16 pairs, float scale) {
+    std::uint32_t extras[kExtras];
+    extras_of_row(pairs, scale, extras);
+    return std::bit_cast<float>(extras[3]);
+  }
   /// `pairs`: [16] of each lane.
   static void extras_of_rows(const I32x16* pairs, const float* scales, I32x16 (&out)[kExtras]) {
     const I32x16 ones = splat_bits(0x10001);

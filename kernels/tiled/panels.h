@@ -56,6 +56,8 @@ struct Panels {
   static std::uint64_t bytes(std::uint64_t n, std::uint64_t width) {
     return (n * row_dwords(width) * 4 + 63) / 64 * 64;
   }
+  /// Whether a panel of so many tokens is.
+  bool is_in_tiles(std::int64_t tokens) const { return in_tiles && tokens == kPanelTokens; }
   std::uint32_t* panel(std::int64_t p) const { return data + p * kPanelTokens * stride; }
 };
 
@@ -90,8 +92,7 @@ inline void pack_panel(RowAt row, std::int64_t first, std::int64_t tokens, float
   std::uint32_t* out = panels.panel(first / kPanelTokens);
   float* exponents = panels.exponents + first;
   if constexpr (requires { Values::kFewestInTiles; }) {
-    if (!panels.in_tiles || tokens < kPanelTokens)
-      return pack_panel<typename Values::InPairs>(row, first, tokens, limit, panels);
+    if (!panels.is_in_tiles(tokens)) return pack_panel<typename Values::InPairs>(row, first, tokens, limit, panels);
     for (std::int64_t m = 0; m < tokens; ++m) {
       exponents[m] = 0;
       Values::pack_row(row(first + m), panels.width, m, out);

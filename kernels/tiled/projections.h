@@ -131,7 +131,7 @@ inline void multiply_block(const Loops& loops, const Panels& panels, std::int64_
     }
     float* c = sums + (begin - tiles.begin) * kTileRows;
     if constexpr (Loops::kPanels > 1)
-      if (together > 1 || (panels.in_tiles && tokens == kPanelTokens)) {
+      if (together > 1 || panels.is_in_tiles(tokens)) {
         loops.kernels->several(panels.panel(p), together, panels.cols, lines, c, ld);
         continue;
       }
@@ -395,13 +395,12 @@ inline void multiply_tile(const Matrix& w, std::int64_t tile, const std::uint32_
   group.tiles[0] = tile_at(loops, w, tile);
   group.next[0] = tile_at(loops, w, tile + 1);
   if constexpr (requires { Mode::Values::kFewestInTiles; })
-    if (in_tiles && tokens == kPanelTokens)
-      return loops.kernels->several(panel, 1, units_of(w.cols, Mode::Values::kPerDword), group, sums, ld);
+    if (in_tiles) return loops.kernels->several(panel, 1, units_of(w.cols, Mode::Values::kPerDword), group, sums, ld);
   loops.kernel(tokens, 1)(panel, units_of(w.cols, Mode::Values::kPerDword), group, sums, ld);
 }
 
 /// activation(gate) * up for the tiles of a slice where gate and up differ, into rows `act`.
-/// multiply_one(w, tile, panel, tokens, whether the panels are in tiles, sums, ld): the loops of w. `memory`: Panels of
+/// multiply_one(w, tile, panel, tokens, whether the panel is in tiles, sums, ld): the loops of w. `memory`: Panels of
 /// args.n rows.
 template <typename Mode, typename MultiplyOne>
 inline void mixed_tiles(const FfnArgs& args, std::uint32_t* memory, Slice slice, const Activations& act,
@@ -414,7 +413,8 @@ inline void mixed_tiles(const FfnArgs& args, std::uint32_t* memory, Slice slice,
       const std::int64_t tokens = smaller(args.n - p * kPanelTokens, std::int64_t{kPanelTokens});
       const Matrix* of_pair[] = {&args.gate, &args.up};
       for (int i = 0; i < 2; ++i)
-        multiply_one(*of_pair[i], tile, panels.panel(p), tokens, panels.in_tiles, sums + i * kTileRows, 2 * kTileRows);
+        multiply_one(*of_pair[i], tile, panels.panel(p), tokens, panels.is_in_tiles(tokens), sums + i * kTileRows,
+                     2 * kTileRows);
       store(args, {p * kPanelTokens, tokens, 2 * (tile - slice.begin), 2, sums, 2 * kTileRows}, panels, slice.begin,
             act);
     }

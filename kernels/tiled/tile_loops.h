@@ -36,7 +36,8 @@ struct TileLines {
 using TileKernel = void (*)(const std::uint32_t* panel, std::int64_t cols, const TileLines& lines, float* c,
                             std::int64_t ldc);
 
-/// One tile with `count` full panels (2 to kMostPanels), which follow each other: c[(12 * panel + m) * ldc + lane].
+/// One tile with `count` full panels (as many as a mode takes at once; one alone where panels are in tiles), which
+/// follow each other: c[(12 * panel + m) * ldc + lane].
 using PanelsKernel = void (*)(const std::uint32_t* panels, std::int64_t count, std::int64_t cols,
                               const TileLines& lines, float* c, std::int64_t ldc);
 

@@ -76,10 +76,13 @@ const kernels::KernelSetRow* row_named(std::string_view name) {
 /// Whether the set of a row is chosen for the model.
 bool is_chosen(const kernels::KernelSetRow& row, const source::ModelSource& source,
                const model::WeightsOptions& weights) {
+  const kernels::KernelSetRow* packed_for = row_named(source.packed_for());
+  if (row.chosen_for == kernels::ChosenFor::quantised &&
+      (source.packed_for().empty() || (packed_for != nullptr && packed_for->chosen_for == kernels::ChosenFor::all)))
+    // It has the forms of weights and the bits of the set for any model.
+    return model::multiplies_quantised(source.spec(), source, assumed_encoding(source), row.get(), weights);
   // What was packed for a set runs on it.
   if (!source.packed_for().empty()) return source.packed_for() == row.name;
-  if (row.chosen_for == kernels::ChosenFor::quantised)
-    return model::has_quantised(source.spec(), source, assumed_encoding(source));
   const bool quantised = row.chosen_for == kernels::ChosenFor::held_exactly;
   return (quantised || row.chosen_for == kernels::ChosenFor::held_plain) &&
          model::holds_well(source.spec(), source, assumed_encoding(source), row.get(), weights, quantised);
@@ -94,7 +97,8 @@ Result<KernelsForModel> kernels_for(const source::ModelSource& source, const Ker
     if (!is_chosen(*row, source, weights)) continue;
     const Status permitted = asks && kernels::needs_tiles(*row) ? choice.ask_for_tiles() : Status();
     if (permitted.ok()) return KernelsForModel{&row->get(), row->packs_unnamed && source.packed_for().empty()};
-    // What runs on one of these alone was packed so; others keep quantised weights in the same form.
+    // A file packed for a set that is chosen for quantised weights has the form of the set for any model, which runs it
+    // without tiles.
     if (!source.packed_for().empty() && row->chosen_for != kernels::ChosenFor::quantised)
       return error_at(Code::unsupported, permitted.detail(), "this model was packed for kernel set {}: {}", row->name,
                       permitted.message());

@@ -141,8 +141,9 @@ Result<WeightsPlan> plan_weights(const ModelSpec& spec, const TensorSource& sour
 bool holds_well(const ModelSpec& spec, const TensorSource& source, std::optional<Encoding> assumed,
                 const kernels::KernelSet& kernels, const WeightsOptions& options, bool quantised);
 
-/// Whether any matrix of the model is quantised; `assumed`: as above.
-bool has_quantised(const ModelSpec& spec, const TensorSource& source, std::optional<Encoding> assumed);
+/// Whether the kernel set would multiply any matrix as quantised as the source has it.
+bool multiplies_quantised(const ModelSpec& spec, const TensorSource& source, std::optional<Encoding> assumed,
+                          const kernels::KernelSet& kernels, const WeightsOptions& options);
 
 /// Called with bytes done and in total; false cancels.
 using LoadProgress = std::function<bool(std::uint64_t done, std::uint64_t total)>;

@@ -280,11 +280,22 @@ bool holds_well(const ModelSpec& spec, const TensorSource& source, std::optional
   return true;
 }
 
-bool has_quantised(const ModelSpec& spec, const TensorSource& source, std::optional<Encoding> assumed) {
-  if (assumed) return !is_plain(*assumed);
+bool multiplies_quantised(const ModelSpec& spec, const TensorSource& source, std::optional<Encoding> assumed,
+                          const kernels::KernelSet& kernels, const WeightsOptions& options) {
+  const Encoding* wanted = options.weight_format ? &*options.weight_format : nullptr;
   for (const TensorNeed& need : tensors_of(spec)) {
+    if (need.is_vector) continue;
     const auto tensor = source.find(need.id);
-    if (!need.is_vector && tensor.ok() && !is_plain(tensor.value().encoding)) return true;
+    if (!assumed && !tensor.ok()) continue;
+    const Encoding stored = assumed ? *assumed : tensor.value().encoding;
+    const auto multiplied = [&](WeightRole role) {
+      WeightFormat format;
+      return role != WeightRole::embedding && kernels.weight_format(role, stored, wanted, options.exact, format) &&
+             !is_plain(format.encoding);
+    };
+    const bool both = serves_as_head(spec, need.id, options.separate_embedding);
+    if (multiplied(kernel_role(need.id.role, both))) return true;
+    if (!both && serves_as_head(spec, need.id, false) && multiplied(WeightRole::lm_head)) return true;
   }
   return false;
 }

@@ -145,6 +145,12 @@ TEST_CASE("a model in bf16 runs on tiles unnamed, packed for them, unless the sy
   };
   options.log_user = &logged;
   const std::string folder = QINFER_TEST_FIXTURES "/models/qwen3-odd-bf16";
+  const std::string kQuantised = QINFER_TEST_FIXTURES "/quant/mixed/model.gguf";
+  const std::string features = platform::cpu_features(system);
+  const bool takes_quantised = kernels::find_kernel_set("amx_int16", features) != nullptr;
+  const std::string of_quantised = takes_quantised ? "amx_int16" : "avx512_bf16";
+  const std::string of_any = kernels::find_kernel_set("", features)->name;
+  const ModelDir place;
   const auto plan = [&](const engine::RuntimeOptions& of, const engine::LoadOptions& load) {
     const auto source = source::ModelSource::open(folder, {});
     REQUIRE(source.ok());
@@ -165,12 +171,14 @@ TEST_CASE("a model in bf16 runs on tiles unnamed, packed for them, unless the sy
     CHECK(model.memory().weights_private == plan(named, packed).weights_private);
     CHECK(model.memory().weights_private == plan(options, {}).weights_private);
     CHECK(model.memory().weights_private > plan(named, {}).weights_private);
-    CHECK(std::string(qi::Model::load(runtime, QINFER_TEST_FIXTURES "/quant/mixed/model.gguf").info().kernel_set) !=
-          "amx");
     CHECK(std::string(qi::Model::load(runtime, QINFER_TEST_FIXTURES "/models/qwen2-odd-f16").info().kernel_set) !=
           "amx");
     CHECK(asked == 1);
+    CHECK(std::string(qi::Model::load(runtime, kQuantised).info().kernel_set) == of_quantised);
+    CHECK(asked == (takes_quantised ? 2 : 1));
     CHECK(logged.empty());
+    REQUIRE_OK(qinfer_model_pack(runtime.native(), kQuantised.c_str(), nullptr, place.file("packed").c_str(), &err));
+    CHECK(qi::Model::load(runtime, place.file("packed")).info().kernel_set == of_quantised);
   }
   system.request_permission = [] { return platform::tile_refusal(ENOSPC); };
   {
@@ -178,11 +186,16 @@ TEST_CASE("a model in bf16 runs on tiles unnamed, packed for them, unless the sy
     const std::string set = qi::Model::load(runtime, folder).info().kernel_set;
     CHECK(set != "amx");
     CHECK_THAT(logged, contains("kernel set " + set + ", without tiles: the system refused the use of AMX tiles"));
+    // What was packed where tiles were permitted has the same form without.
+    for (const std::string& path : {kQuantised, place.file("packed")})
+      if (takes_quantised) CHECK(qi::Model::load(runtime, path).info().kernel_set == of_any);
   }
   logged.clear();
   options.no_tiles = true;
   EmulatedRuntime runtime(options);
   CHECK(std::string(qi::Model::load(runtime, folder).info().kernel_set) != "amx");
+  for (const std::string& path : {kQuantised, place.file("packed")})
+    if (takes_quantised) CHECK(qi::Model::load(runtime, path).info().kernel_set == of_any);
   CHECK(logged.empty());
 }
 

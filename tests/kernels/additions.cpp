@@ -234,7 +234,7 @@ void test_invariance(const KernelSet& set, DType type) {
 std::vector<const KernelSet*> all_sets() {
   std::vector<const KernelSet*> sets = usable_sets();
 #ifdef QINFER_HAVE_AMX
-  for (const char* name : {"amx", "amx_mixed", "avx512_fp16"})
+  for (const char* name : {"amx", "amx_mixed", "avx512_fp16", "amx_int16"})
     if (const KernelSet* set = usable_set(name) == nullptr ? emulated_set(name) : nullptr) sets.push_back(set);
 #endif
   return sets;

@@ -39,6 +39,6 @@ for cpu in Haswell Nehalem; do
   tests $cpu engine "a few models equal Hugging Face transformers"
 done
 tests Haswell kernels "a few linear layers with quantised weights of every encoding"
-tests Haswell kernels "what comes after quantised sums with products of integers"
+tests Haswell kernels "what comes after quantised sums with products of integers by AVX2"
 tests Haswell source "a packed model gives the bits of its directory"
 exit $failed

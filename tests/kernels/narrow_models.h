@@ -1,5 +1,5 @@
 // What a row of quantised weights times a row of activations is by products of bf16 (avx512_bf16) and of 16-bit
-// integers (avx2_int16, avx512_int16, avx512_fp16), operation by operation on single numbers.
+// integers (avx2_int16, avx512_int16, avx512_fp16, amx_int16), operation by operation on single numbers.
 #pragma once
 
 #include <algorithm>
@@ -95,7 +95,7 @@ inline float bf16_model(Encoding encoding, const std::byte* row, const float* x,
   return total;
 }
 
-/// The same by avx2_int16, avx512_int16 and avx512_fp16.
+/// The same by avx2_int16, avx512_int16, avx512_fp16 and amx_int16.
 inline float int16_model(Encoding encoding, const std::byte* row, const float* x, std::int64_t cols) {
   const EncodingTraits& traits = encoding_traits(encoding);
   float total = 0;

@@ -77,11 +77,15 @@ void check_against_model(const KernelSet& set, Encoding encoding, std::int64_t b
     }
 }
 
+bool is_short(Encoding encoding) { return encoding_traits(encoding).block_values == 32; }
+
 void check_models(const KernelSet& set) {
   for (const Encoding encoding : quantised_encodings()) {
     for (const std::int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 29, 41, 61})
       check_against_model(set, encoding, 1, n);
     for (const std::int64_t n : {1, 7, 13, 41, 61}) check_against_model(set, encoding, 3, n);
+    // More panels and sub-blocks than tiles take at once, with and without a panel of their own after them.
+    for (const std::int64_t n : {24, 108, 113}) check_against_model(set, encoding, is_short(encoding) ? 9 : 2, n);
   }
 }
 
@@ -116,9 +120,9 @@ void check_extremes(const KernelSet& set) {
   REQUIRE(set.weight_format(WeightRole::q, Encoding::q8_0, nullptr, false, format));
   const TestMatrix w = pack_blocks(set, blocks, Encoding::q8_0, format, outputs, cols);
   for (const float x : {1.0f, std::nextafter(2.0f, 0.0f), 65504.0f, 1e30f, -3e38f / 8192, 1e-30f, 0x1p-126f}) {
-    std::vector<float> row(static_cast<std::size_t>(2 * cols), x);
+    std::vector<float> row(static_cast<std::size_t>(24 * cols), x);
     row[5] = x / 4096;  // next to the largest one
-    const std::vector<float> out = run_linear(set, w, row, 2, 2);
+    const std::vector<float> out = run_linear(set, w, row, 24, 2);
     INFO(set.name << " " << x);
     const double want = -64.0 * x * static_cast<double>(cols);
     const double bound = 0x1p-14 * std::fabs(want);  // activations are rounded by up to 2^-15
@@ -128,15 +132,15 @@ void check_extremes(const KernelSet& set) {
     }
   }
   // What is no number stays in its row.
-  std::vector<float> rows(static_cast<std::size_t>(3 * cols), 1.0f);
-  const std::vector<float> usual = run_linear(set, w, rows, 3, 1);
+  std::vector<float> rows(static_cast<std::size_t>(25 * cols), 1.0f);
+  const std::vector<float> usual = run_linear(set, w, rows, 25, 1);
   for (const float x : {NAN, INFINITY, 0x1p115f}) {
     rows[static_cast<std::size_t>(cols) + 7] = x;
-    const std::vector<float> out = run_linear(set, w, rows, 3, 1);
+    const std::vector<float> out = run_linear(set, w, rows, 25, 1);
     for (std::int64_t j = 0; j < outputs; ++j) {
       const float of_row = out[static_cast<std::size_t>(outputs + j)];
       CHECK(std::isnan(of_row));
-      for (const std::int64_t m : {0, 2})
+      for (const std::int64_t m : {0, 2, 12, 24})
         CHECK(out[static_cast<std::size_t>(m * outputs + j)] == usual[static_cast<std::size_t>(m * outputs + j)]);
     }
   }
@@ -146,7 +150,7 @@ void check_extremes(const KernelSet& set) {
 void check_what_follows(const KernelSet& set) {
   const std::int64_t outputs = 70, cols = 256;
   for (const Encoding encoding : {Encoding::q4_k, Encoding::q8_0})
-    for (const std::int64_t n : {1, 9}) {
+    for (const std::int64_t n : {1, 9, 25}) {
       INFO(set.name << " " << encoding_name(encoding) << " n " << n);
       Random random(5);
       const Blocks w = make_blocks(set, random, encoding, outputs, cols);
@@ -380,14 +384,14 @@ void check_extreme_rows(const KernelSet& set) {
     const std::int64_t values = encoding_traits(encoding).block_values, cols = values == 32 ? 160 : 256, outputs = 40;
     Random random(static_cast<unsigned>(values));
     const Blocks w = make_blocks(set, random, encoding, outputs, cols);
-    std::vector<float> x = random.values(static_cast<std::size_t>(13 * cols));
+    std::vector<float> x = random.values(static_cast<std::size_t>(26 * cols));
     for (std::size_t i = 0; i < x.size(); ++i) {
       const std::size_t kind = i / 32 % 5;
       const float sign = x[i] < 0 ? -1.0f : 1.0f;
       x[i] = kind == 0 ? 0 : kind == 1 ? sign * std::nextafter(2.0f, 0.0f) : kind == 2 ? x[i] * 1e-36f : x[i];
       if (kind == 3) x[i] *= 1e20f;
     }
-    for (const std::int64_t n : {1, 2, 13}) {
+    for (const std::int64_t n : {1, 2, 13, 26}) {
       const std::vector<float> rows(x.begin(), x.begin() + n * cols), out = run_linear(set, w.packed, rows, n, 2);
       for (std::int64_t m = 0; m < n; ++m)
         for (std::int64_t j = 0; j < outputs; ++j) {
@@ -398,6 +402,8 @@ void check_extreme_rows(const KernelSet& set) {
     }
     x[40] = NAN;
     for (const float value : run_linear(set, w.packed, {x.begin(), x.begin() + cols}, 1, 1)) CHECK(std::isnan(value));
+    const std::vector<float> all = run_linear(set, w.packed, x, 26, 2);
+    for (std::size_t i = 0; i < all.size(); ++i) CHECK(std::isnan(all[i]) == (i < static_cast<std::size_t>(outputs)));
   }
 }
 
