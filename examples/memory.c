@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
 
   int failed = qinfer_model_plan(path, &runtime_options, &load, &kv, &limits, &plan, &error);
   if (failed) return fprintf(stderr, "%s\n", error.message), 1;
-  const uint64_t needed = plan.total + plan.per_session; /* one session */
+  const uint64_t needed = plan.total + plan.per_session;   /* one session */
   const uint64_t allocated = needed - plan.weights_mapped; /* the rest is the file itself, mapped */
   printf("%" PRIu64 " bytes, of which a cache has %" PRIu64 "\n", allocated, plan.kv_cache_bytes);
 
