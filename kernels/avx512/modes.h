@@ -38,7 +38,7 @@ struct QuantInt16Mode {
 
 /// The same with full panels on tiles of AMX, of so many at a time: a sub-block is decoded in about the time in which
 /// tiles multiply it with one panel.
-inline constexpr int kTilePanels = 8;
+inline constexpr int kTilePanels = 4;
 struct QuantInt16TileMode {
   using Values = Int16TileValues;
   using Loops = QuantLoops<quant_int16_kernels, kTilePanels>;

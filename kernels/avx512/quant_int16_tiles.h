@@ -20,16 +20,17 @@
 namespace qinfer::kernels::avx512 {
 namespace {
 
-/// Sub-blocks of 32 columns that are decoded before panels are multiplied with them: 18 KiB, so that the L1 has room
-/// for them, for sums and for what is read of panels; 35 KiB where runs are of 16 columns. (Of Q4_0 4 and 16 were
-/// slower.)
-inline constexpr std::int64_t kTileSubs = 8;
+/// Steps that are decoded before panels are multiplied with them: 18 KiB, so that the L1 has room for them, for sums
+/// and for what is read of panels, and the stack of a host's thread for all (qinfer.h promises 64 KiB). (Of Q4_0 4 and
+/// 16 were slower.)
+inline constexpr int kTileSteps = 8;
 
 template <Encoding encoding>
 struct QuantInt16Tiles : PairLayout<encoding> {
   using Layout = PairLayout<encoding>;
   using Layout::kLayout, Layout::kScales, Layout::kRuns, Layout::kPairs;
-  static constexpr int kTokens = kPanelTokens, kSteps = static_cast<int>(kTileSubs) * kRuns;
+  static constexpr int kTokens = kPanelTokens;
+  static constexpr std::int64_t kTileSubs = kTileSteps / kRuns;  ///< sub-blocks of 32 columns
   static constexpr std::int64_t kLine = 64, kSumFloats = 2 * 16 * 16;
 
   /// Of one step: a run's pairs of integers as bf16, for rows 0 to 15 and for the others. Where runs are of 16 columns
@@ -144,7 +145,7 @@ struct QuantInt16Tiles : PairLayout<encoding> {
     const amx::TileRegion region(kConfig);
     for (std::int64_t m = 0; m < count * kTokens; ++m)
       for (int s = 0; s < 2; ++s) _mm512_storeu_ps(c + m * ldc + 16 * s, _mm512_setzero_ps());
-    Step steps[kSteps];
+    Step steps[kTileSteps];
     if constexpr (kRuns == 2)
       for (Step& step : steps)
         for (int line = 0; line < 32; ++line) _mm512_store_si512(step.pairs[line / 16][line % 16], no_bits());

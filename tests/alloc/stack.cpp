@@ -2,7 +2,7 @@
 // of this program, filled with a pattern before; what is not the pattern afterwards was used. The header promises that
 // no call needs more than 64 KiB.
 //
-//   stack_use MODEL
+//   stack_use MODEL QUANTISED
 #include <qinfer/qinfer.hpp>
 
 #include <fcntl.h>
@@ -189,13 +189,42 @@ void all_calls(const std::string& path, const std::string& folder) {
   qinfer_runtime_free(runtime);
 }
 
+/// A prompt in a model with quantised weights: they are decoded on the stack, of many rows in larger pieces.
+void quantised_weights(const std::string& path) {
+  for (std::size_t i = 0; i < qinfer_kernel_set_count(); ++i) {
+    auto set = qi::options<qinfer_kernel_set_info>();
+    auto options = qi::options<qinfer_runtime_options>();
+    qinfer_runtime* runtime = nullptr;
+    qinfer_model* model = nullptr;
+    qinfer_kv_cache* cache = nullptr;
+    qinfer_session* session = nullptr;
+    qinfer_error error{};
+    must(qinfer_kernel_set_get_info(i, &set, &error), error);
+    options.cpu_target = set.name, options.n_threads = 1;
+    if (qinfer_runtime_create(&options, &runtime, nullptr) != QINFER_OK) continue;
+    if (qinfer_model_load(runtime, path.c_str(), nullptr, &model, nullptr) == QINFER_OK) {
+      must(qinfer_kv_cache_create(model, nullptr, &cache, &error), error);
+      must(qinfer_session_create(cache, nullptr, &session, &error), error);
+      const std::vector<qinfer_token> tokens(60, 3);
+      must(qinfer_session_append(session, tokens.data(), tokens.size(), &error), error);
+      measure((std::string("eval of 60 tokens with quantised weights on ") + set.name).c_str(),
+              [&] { must(qinfer_eval(&session, 1, nullptr, &error), error); });
+      qinfer_session_free(session);
+      qinfer_kv_cache_free(cache);
+      qinfer_model_free(model);
+    }
+    qinfer_runtime_free(runtime);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) return std::fputs("usage: stack_use MODEL\n", stderr), 2;
+  if (argc != 3) return std::fputs("usage: stack_use MODEL QUANTISED\n", stderr), 2;
   char folder[] = "/tmp/qinfer-stack-XXXXXX";
   if (mkdtemp(folder) == nullptr) return std::fputs("no temporary folder\n", stderr), 2;
   all_calls(argv[1], folder);
+  quantised_weights(argv[2]);
   deep_patterns(argv[1], folder);
   for (const char* name : {"config.json", "model.safetensors", "tokenizer.json", "packed", "saved"})
     std::remove((std::string(folder) + "/" + name).c_str());
