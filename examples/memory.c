@@ -34,12 +34,11 @@ int main(int argc, char** argv) {
   qinfer_kv_cache* cache = NULL;
   qinfer_session* session = NULL;
   qinfer_error error;
-
   int failed = qinfer_model_plan(path, &runtime_options, &load, &kv, &limits, &plan, &error);
   if (failed) return fprintf(stderr, "%s\n", error.message), 1;
-  const uint64_t needed = plan.total + plan.per_session;   /* one session */
-  const uint64_t allocated = needed - plan.weights_mapped; /* the rest is the file itself, mapped */
-  printf("%" PRIu64 " bytes, of which a cache has %" PRIu64 "\n", allocated, plan.kv_cache_bytes);
+  const uint64_t needed = plan.total + plan.per_session; /* one session */
+  /* Without what is the file itself, mapped. */
+  printf("%" PRIu64 " bytes, of which a cache has %" PRIu64 "\n", needed - plan.weights_mapped, plan.kv_cache_bytes);
 
   failed = failed || qinfer_runtime_create(&runtime_options, &runtime, &error);
   load.memory_budget_bytes = 1 << 20; /* too little: refused before weights are read */

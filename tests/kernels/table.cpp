@@ -340,7 +340,7 @@ TEST_KERNELS_OF(neon)
 
 // `.ci/run` runs it: it takes minutes.
 TEST_CASE("every kernel with products of f16 and bf16 equals its definition, emulated too", "[.][emulated]") {
-  const std::string name = GENERATE("avx512_fp16", "avx512_bf16", "amx_int16");
+  const std::string name = GENERATE("avx512_fp16", "avx512_bf16");
   test_kernels_of(name, emulable_set(name));
 }
 
