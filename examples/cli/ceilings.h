@@ -21,10 +21,10 @@ struct FmaPeak {
   double flops = 0;             // per second, in f32 with the widest registers; a multiply-add counts as two
   double avx2_flops = 0;        // the same with registers of 256 bits; 0 where the CPU has no AVX2
   double f16_flops = 0;         // the same in f16 (AVX512-FP16); 0 where the CPU has none
-  double int16_flops = 0;       // of products of 16-bit integers with 32-bit sums (AVX2); 0 where the CPU has none
+  double int16_flops = 0;       // of products of 16-bit integers with 32-bit sums (AVX512-VNNI or AVX2); 0: none
   double dot_flops = 0;         // of products of bf16 with f32 sums (AVX512-BF16); 0 where the CPU has none
   double tile_flops = 0;        // of bf16 tiles (AMX) with random values; 0 where they were not asked for
-  double int16_tile_flops = 0;  // half of that: as many products of 16-bit integers can they have
+  double int16_tile_flops = 0;  // half of that: a product of 16-bit integers takes two of bf16
   const char* isa = "";         // "avx512", "avx2", "sse2"
 };
 

@@ -40,11 +40,6 @@ void int16_tiles_mixed_gate_and_up_tiles(const FfnArgs& args, std::uint32_t* pan
   mixed_tiles<QuantInt16TileMode>(args, panels, slice, act, multiply_tile<QuantInt16TileMode>);
 }
 
-WorkspaceSize int16_tiles_qkv_workspace(const Shape& shape) {
-  WorkspaceSize size = qkv_workspace(shape);
-  const auto rows = static_cast<std::uint64_t>(heads_per_unit(shape.head_dim)) * shape.head_dim;
-  size.per_worker += std::uint64_t{kPanelTokens} * (kTilePanels - kMostPanels) * rows * sizeof(float);
-  return size;
-}
+WorkspaceSize int16_tiles_qkv_workspace(const Shape& shape) { return qkv_workspace_of(shape, kTilePanels); }
 
 }  // namespace qinfer::kernels::avx512

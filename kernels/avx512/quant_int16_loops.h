@@ -42,8 +42,8 @@ struct Int16PairProducts {
   using Integers = Int16Integers;
   using Sum = __m512i;
   static constexpr std::int64_t kExtras = Int16Values::kExtras;
-  /// One token is bound by memory, which reads several tiles side by side faster than one (Granite Rapids, two threads:
-  /// 26 GB/s from four, 25 from two, 14 from one; eight do not fit into the registers).
+  /// One token is bound by memory, which gives several tiles side by side faster than one (Granite Rapids, two threads:
+  /// 26 GB/s from four, 25 from two, 16 from eight, which do not fit into the registers).
   static constexpr int tiles_for(int tokens) { return tokens == 1 ? 4 : tokens <= 6 ? 2 : 1; }
   static inline Sum zero() { return _mm512_setzero_si512(); }
   static inline Sum add(Sum sum, __m512i pairs, __m512i activations) {

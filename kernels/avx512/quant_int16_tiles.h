@@ -99,7 +99,7 @@ struct QuantInt16Tiles : PairLayout<encoding> {
   }
 
   /// Adds `count` decoded steps to the totals of a panel, c[m * ldc + row]. Sums are stored one step after they were
-  /// multiplied, and added up another one later: nobody waits for a multiplication to end.
+  /// multiplied, and added up another one later, so that no store and no addition waits for a multiplication to end.
   [[gnu::always_inline]] static inline void pass(const std::byte* x, const float* activations, const Step* steps,
                                                  int count, float* c, std::int64_t ldc) {
     alignas(64) float sums[4][kSumFloats];

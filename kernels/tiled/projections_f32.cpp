@@ -80,10 +80,12 @@ WorkspaceSize linear_workspace(const Shape& shape) { return panels_workspace(sha
 
 WorkspaceSize lm_head_workspace(const Shape& shape) { return panels_workspace(shape, shape.hidden); }
 
-WorkspaceSize qkv_workspace(const Shape& shape) {
+WorkspaceSize qkv_workspace(const Shape& shape) { return qkv_workspace_of(shape, kMostPanels); }
+
+WorkspaceSize qkv_workspace_of(const Shape& shape, std::uint64_t panels) {
   WorkspaceSize size = panels_workspace(shape, shape.hidden);
   const auto rows = static_cast<std::uint64_t>(heads_per_unit(shape.head_dim)) * shape.head_dim;
-  size.per_worker += std::uint64_t{kPanelTokens} * kMostPanels * rows * sizeof(float);
+  size.per_worker += kPanelTokens * panels * rows * sizeof(float);
   size.shared = round_up(size.shared + waiting_bytes(shape, shape.batch), 64);
   return size;
 }

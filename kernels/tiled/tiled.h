@@ -146,6 +146,8 @@ const SlotKernels& narrow_slot_kernels(Encoding encoding, Products products);
 // ---- projections_f32.cpp ----
 WorkspaceSize linear_workspace(const Shape& shape);
 WorkspaceSize qkv_workspace(const Shape& shape);
+/// For loops that take so many full panels at once.
+WorkspaceSize qkv_workspace_of(const Shape& shape, std::uint64_t panels);
 WorkspaceSize ffn_workspace(const Shape& shape);
 WorkspaceSize lm_head_workspace(const Shape& shape);
 

@@ -3,6 +3,7 @@
 // tested in table.cpp and attention.cpp.
 #ifdef QINFER_HAVE_AMX
 #include "kernels/amx_kernels.h"
+#include "kernels/quant_support.h"
 
 namespace {
 
@@ -53,6 +54,36 @@ void run(const Operation<Args>& operation, const Args& args) {
 }
 
 std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
+
+/// A linear layer with quantised weights, which has the bits that it has in ordinary memory.
+void guarded_quantised(const KernelSet& set, Encoding encoding, std::int64_t n, bool at_end) {
+  const std::int64_t outputs = 70, cols = 2 * encoding_traits(encoding).block_values;
+  Random random(static_cast<unsigned>(n));
+  WeightFormat format;
+  REQUIRE(set.weight_format(WeightRole::q, encoding, nullptr, false, format));
+  const TestMatrix w =
+      pack_blocks(set, random_blocks(random, encoding, outputs * cols), encoding, format, outputs, cols);
+  const std::vector<float> x = random.values(static_cast<std::size_t>(n * cols));
+  const Shape shape{u32(n), u32(cols), 1, 1, 2, 1, 1, 1};
+  const WorkspaceSize size = set.linear_workspace(shape);
+  ActivationBuffer in = operand(set, x.data(), n, cols), want = residual(set, n, outputs);
+  std::vector<std::byte> memory;
+  LinearArgs usual{n, in.view(), w.view, false, want.view(), {}};
+  run_all(set.linear, usual, size, memory, 1);
+
+  const std::uint64_t bytes = weight_bytes(format, outputs, cols);
+  const Guarded weights(bytes, at_end);
+  std::memcpy(weights.data(), w.view.data, bytes);
+  GuardedRows guarded_in(set.layouts.operand_of(n), n, cols, at_end, 0),
+      out(set.layouts.residual_of(n), n, outputs, at_end, 0);
+  for (std::int64_t i = 0; i < n * cols; ++i) guarded_in.rows.set(i / cols, i % cols, x[static_cast<std::size_t>(i)]);
+  const GuardedWorkspace space(size);
+  Linear guarded{w.view};
+  guarded.data = weights.data();
+  run(set.linear, LinearArgs{n, guarded_in.rows.view(), guarded, false, out.rows.view(), space.view});
+  CHECK_FALSE(emulator::tiles_in_use());
+  CHECK(same_bits(out.rows.rows(), want.rows()));
+}
 
 void guarded_ffn(const KernelSet& set, std::int64_t n, std::int64_t hidden, std::int64_t ffn, bool at_end) {
   const GuardedMatrix gate(ffn, hidden, at_end), up(ffn, hidden, at_end), down(hidden, ffn, at_end);
@@ -142,6 +173,17 @@ void guarded_attention(const KernelSet& set, std::int64_t n, std::uint32_t head_
 }
 
 }  // namespace
+
+TEST_CASE("quantised weights as integers on tiles: nothing but the operands is read and written", "[kernels][amx]") {
+  const KernelSet* set = emulable_set("amx_int16");
+  SKIP_UNLESS(set != nullptr, cpu, "the kernel set amx_int16 does not run on it");
+  for (const Encoding encoding : quantised_encodings())
+    for (const std::int64_t n : {1, 12, 24, 25, 61})
+      for (const bool at_end : {false, true}) {
+        INFO(encoding_name(encoding) << " n " << n << (at_end ? " at the end" : " at the beginning") << " of pages");
+        guarded_quantised(*set, encoding, n, at_end);
+      }
+}
 
 TEST_CASE("AMX operations read and write nothing but their operands", "[amx]") {
   SKIP_UNLESS_CPU_HAS(emulated_set() != nullptr, "AVX-512");
