@@ -13,7 +13,8 @@ struct LayoutRow {
 constexpr LayoutRow kLayouts[] = {{WeightLayout::row_major, "row_major"},
                                   {WeightLayout::tile32, "tile32"},
                                   {WeightLayout::pairs32, "pairs32"},
-                                  {WeightLayout::squares32, "squares32"}};
+                                  {WeightLayout::squares32, "squares32"},
+                                  {WeightLayout::pairs16, "pairs16"}};
 
 }  // namespace
 
@@ -35,8 +36,8 @@ StoredShape weight_shape(const WeightFormat& format, std::int64_t rows, std::int
     return {{n, encoded_bytes(format.encoding, k)}, 2};
   }
   if (tiles) return {{ceil_div(n, kRows), k, kRows}, 3};
-  if (squares) return {{ceil_div(n, kRows), ceil_div(k, kRows), kRows * kRows}, 3};
   if (format.layout == WeightLayout::pairs32) return {{ceil_div(n, kRows), ceil_div(k, 2), 2 * kRows}, 3};
+  if (format.layout == WeightLayout::pairs16) return {{ceil_div(n, 16), ceil_div(k, 32) * 16, 32}, 3};
   return {{n, k}, 2};
 }
 

@@ -1,7 +1,7 @@
 // Embedding lookup and norms: one unit per panel of 16 tokens, features as lines. The norm writes the panels that the
 // next multiplication takes, so that nothing is packed in between. Where a batch is row-major, this is AVX-512's.
 #include "amx/amx.h"
-#include "amx/panels.h"
+#include "amx/pairs.h"
 #include "base/block_formats.h"
 #include "common/quant_tiles.h"
 #include "common/table_rows.h"
@@ -22,18 +22,32 @@ __m512 load_lanes(const std::byte* at, __mmask16 lanes) {
   }
 }
 
+/// Values [k, k + 16) of row `row` of a table in pairs; zeros after the last one.
+__m512 load_pair_lanes(const Matrix& table, std::int64_t row, std::int64_t k) {
+  const std::byte* at = tile_of_row(table.data, row, table.cols) + row % kRegisterRows * 4 + k / 2 * 64;
+  const __m256i lines = _mm256_setr_epi32(0, 16, 32, 48, 64, 80, 96, 112);
+  alignas(64) std::byte values[32];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(values),
+                     _mm256_i32gather_epi32(reinterpret_cast<const int*>(at), lines, 4));
+  return avx512::load16<DType::bf16>(values);
+}
+
 template <DType type>
 void embed_panel(const EmbedArgs& args, std::int64_t panel) {
   constexpr auto kBytes = static_cast<std::int64_t>(dtype_bytes(type));
   const std::int64_t first = panel * kPanelLanes, count = smaller(args.n - first, kPanelLanes);
   const std::int64_t cols = args.table.cols;
   const __m512 scale = _mm512_set1_ps(args.scale);
-  const auto row_of = [&](std::int64_t m) { return args.table.data + args.tokens[first + m] * cols * kBytes; };
+  const bool in_pairs = args.table.format.layout == WeightLayout::pairs16;
   for (std::int64_t k = 0; k < cols; k += 16) {
     const __mmask16 lanes = first_lanes(cols - k);
+    const auto values = [&](std::int64_t row) {
+      return in_pairs ? load_pair_lanes(args.table, row, k)
+                      : load_lanes<type>(args.table.data + (row * cols + k) * kBytes, lanes);
+    };
     __m512 rows[16], lines[16];
     for (std::int64_t m = 0; m < 16; ++m)
-      rows[m] = m < count ? _mm512_mul_ps(load_lanes<type>(row_of(m) + k * kBytes, lanes), scale) : _mm512_setzero_ps();
+      rows[m] = m < count ? _mm512_mul_ps(values(args.tokens[first + m]), scale) : _mm512_setzero_ps();
     transpose(rows, lines);
     for (std::int64_t i = 0; i < 16 && k + i < cols; ++i) _mm512_store_ps(f32_line(args.out, panel, k + i), lines[i]);
   }
@@ -84,6 +98,18 @@ void embed_panels(const EmbedArgs& args, Slice slice) {
   avx512::with_dtype(element_type(args.table.format.encoding), [&]<DType type>() {
     for (std::int64_t panel = slice.begin; panel < slice.end; ++panel) embed_panel<type>(args, panel);
   });
+}
+
+/// Rows of a table in pairs, which are row-major then.
+void embed_pair_rows(const EmbedArgs& args, Slice slice) {
+  const __m512 scale = _mm512_set1_ps(args.scale);
+  for (std::int64_t m = slice.begin; m < slice.end; ++m) {
+    float* const out = args.out.row(m);
+    for (std::int64_t k = 0; k < args.table.cols; k += 16)
+      _mm512_mask_storeu_ps(out + k, first_lanes(args.table.cols - k),
+                            _mm512_mul_ps(load_pair_lanes(args.table, args.tokens[m], k), scale));
+    for_added_values(args, m, [&](std::int64_t k, float value) { out[k] += value; });
+  }
 }
 
 // ---- norms ----
@@ -186,7 +212,10 @@ std::int64_t embed_units(const EmbedArgs& args, std::int32_t) {
 }
 
 void embed(const EmbedArgs& args, std::int32_t phase, Slice slice) {
-  if (args.out.is_row_major()) return avx512::embed(args, phase, slice);
+  if (args.out.is_row_major()) {
+    if (args.table.format.layout == WeightLayout::pairs16) return embed_pair_rows(args, slice);
+    return avx512::embed(args, phase, slice);
+  }
   embed_panels(args, slice);
   for (std::int64_t panel = slice.begin; panel < slice.end; ++panel) add_rows(args, panel);
 }

@@ -109,18 +109,6 @@ void project(const SplitRows& x, const Matrix& w, std::int64_t first, std::int64
   }
 }
 
-/// Calls f(number of tokens, as a constant).
-template <typename F>
-void with_tokens(std::int64_t n, F f) {
-  switch (n) {
-    case 1: return f.template operator()<1>();
-    case 2: return f.template operator()<2>();
-    case 3: return f.template operator()<3>();
-    default: return f.template operator()<4>();
-  }
-}
-static_assert(kFewRows == 4);
-
 /// Output j of row m of a layer.
 float finished(const Linear& w, std::int64_t m, std::int64_t j, float sum) {
   if (w.bias != nullptr) sum += w.bias[j];

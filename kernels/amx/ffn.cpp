@@ -28,7 +28,7 @@ void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
 }
 
 WorkspaceSize ffn_workspace(const Shape& shape) {
-  return {panels_bytes(shape.batch, shape.ffn), OwnSpace::bytes(shape.batch, 1, shape.hidden)};
+  return {panels_bytes(shape.batch, shape.ffn), OwnSpace::bytes(shape.batch, 1, larger(shape.hidden, shape.ffn))};
 }
 
 }  // namespace qinfer::kernels::amx

@@ -1,10 +1,10 @@
-// Matrix multiplications over weights in file layout or in squares, quantised or not: what rows, panels and blocks of
-// sums are, the multiplication of up to two panels (32 tokens), for which every pair of row tiles takes all of k at
+// Matrix multiplications over weights in file layout, in pairs, or in quantised squares: what rows, panels and blocks
+// of sums are, the multiplication of up to two panels (32 tokens), for which every pair of row tiles takes all of k at
 // once and weights are read once, and what becomes of finished sums. More panels: gemm_staged.h. Every output is one
 // sum over k in steps of 32, whatever the number of tokens.
 #pragma once
 
-#include "amx/quant_rows.h"
+#include "amx/pairs.h"
 #include "common/additions.h"
 
 namespace qinfer::kernels::amx {
@@ -30,21 +30,17 @@ inline RowTile tile_of(const Matrix& w, std::int64_t row, std::int64_t end, std:
     tile.first = smaller(row, end) % 32;
     return tile;
   }
-  if (w.format.layout != WeightLayout::squares32) {
-    tile.stride = w.cols * 2;
-    tile.at = w.data + smaller(row, end) * tile.stride;
-    tile.next = w.data + (row + ahead) * tile.stride;
+  if (w.format.layout == WeightLayout::pairs16) {
+    tile.in_pairs = true;
+    tile.jump = padded_k(w.cols) / kStep * kPairStepBytes;
+    tile.at = tile_of_row(w.data, smaller(row, end), w.cols);
+    tile.next = tile_of_row(w.data, row + ahead, w.cols);
+    tile.first = smaller(row, end) % kRegisterRows;
     return tile;
   }
-  const std::int64_t squares = padded_k(w.cols) * 64;  // bytes of 32 rows
-  const auto line = [&](std::int64_t r) { return w.data + r / 32 * squares + r % 32 * 64; };
-  tile.at = line(smaller(row, end));
-  tile.stride = 64;
-  tile.step = 32 * 64;
-  tile.next = line(row + ahead);
-  tile.in_squares = true;
-  tile.in_first = 32 - row % 32;
-  tile.jump = squares - 32 * 64;
+  tile.stride = w.cols * 2;
+  tile.at = w.data + smaller(row, end) * tile.stride;
+  tile.next = w.data + (row + ahead) * tile.stride;
   return tile;
 }
 
@@ -99,29 +95,82 @@ struct Panels {
 /// those before.
 inline void prefetch_first(const RowPair& pair, std::int64_t n) {
   if (panel_count(n) > 2) return;
-  constexpr std::int64_t kSquares = 2;  // as far as prefetch_rows() looks ahead
   for (const RowTile& rows : pair.tiles) {
     const std::int64_t bytes = rows.quant != nullptr ? smaller(kDecodeAhead, rows.jump)
-                               : rows.in_squares     ? kSquares * rows.step
+                               : rows.in_pairs       ? smaller(kTileStepsAhead * kPairStepBytes, rows.jump)
                                                      : rows.count * rows.stride;
     for (std::int64_t b = 0; b < bytes; b += 64) _mm_prefetch(reinterpret_cast<const char*>(rows.at + b), _MM_HINT_T1);
   }
 }
 
+/// A worker's room for a multiplication of few tokens: sums of kMostPairsAtOnce blocks, the ring of decoded rows, and
+/// turned panels.
+struct FewRoom {
+  float* sums;
+  std::byte *ring, *turned;
+};
+
+/// The sums of some row pairs in pairs, with up to kVectorTokens tokens, in a block for each; all tiles of all pairs
+/// but of a single one have rows.
+template <int pairs, int row_tiles, int tokens>
+inline void multiply_vectors(const RowPair* w, const Panels& x, float* sums) {
+  const RowTile* tiles[pairs * row_tiles];
+  float* out[pairs * row_tiles];
+  for (int i = 0; i < pairs * row_tiles; ++i) {
+    tiles[i] = &w[i / row_tiles].tiles[i % row_tiles];
+    out[i] = sums + i / row_tiles * kSumFloats + i % row_tiles * 2 * kTileFloats;
+  }
+  multiply_vectors<pairs * row_tiles, tokens>(tiles, padded_k(x.cols) / kStep, x.data, out);
+}
+
+/// multiply_few() of pairs and up to kVectorTokens tokens: several row pairs at once, as long as there are as many.
+template <int tokens, typename RowsAt, typename Sink>
+inline void multiply_few_vectors(const Panels& x, std::int64_t n_pairs, float* sums, RowsAt rows, Sink sink) {
+  constexpr int kMost = kPairsAtOnce<tokens>;
+  for (std::int64_t i = 0; i < n_pairs;) {
+    RowPair w[kMost];
+    int whole = 0;  // pairs of two tiles from i on
+    for (; whole < kMost && i + whole < n_pairs; ++whole) {
+      w[whole] = rows(i + whole);
+      if (row_tiles_of(w[whole]) == 1) break;
+    }
+    int done = 1;
+    if (whole == kMost) {
+      multiply_vectors<kMost, 2, tokens>(w, x, sums);
+      done = kMost;
+    } else if (whole >= 2) {
+      multiply_vectors<2, 2, tokens>(w, x, sums);
+      done = 2;
+    } else if (whole == 1) {
+      multiply_vectors<1, 2, tokens>(w, x, sums);
+    } else {
+      multiply_vectors<1, 1, tokens>(w, x, sums);
+    }
+    for (int j = 0; j < done; ++j) sink(SumBlock{i + j, 0, row_tiles_of(w[j]), 1, sums + j * kSumFloats});
+    i += done;
+  }
+}
+
 /// Multiplies up to two panels with row pairs 0 .. n_pairs - 1 (rows(i); where its second tile is empty, only the first
-/// is computed) and hands every block to `sink`, in order. `sums`: room for one. `ring`: what decoded rows go through.
+/// is computed) and hands every block to `sink`, in order. `room`: what a worker has for it.
 template <typename RowsAt, typename Sink>
-inline void multiply_few(const Panels& x, std::int64_t n_pairs, float* sums, std::byte* ring, RowsAt rows, Sink sink) {
+inline void multiply_few(const Panels& x, std::int64_t n_pairs, const FewRoom& room, RowsAt rows, Sink sink) {
+  if (n_pairs == 0) return;
   const PanelPair pair = x.pair(0);
+  const bool in_pairs = rows(0).tiles[0].in_pairs;  // as all of them
+  if (in_pairs && x.n <= kVectorTokens)
+    return with_tokens(x.n, [&]<int tokens>() { multiply_few_vectors<tokens>(x, n_pairs, room.sums, rows, sink); });
+  if (in_pairs) turn_panels(x.data, x.count(), x.cols, room.turned);
   for (std::int64_t i = 0; i < n_pairs; ++i) {
     const RowPair w = rows(i);
     with_tiles(row_tiles_of(w), x.panels(0), [&]<int row_tiles, int panels>() {
+      if (in_pairs) return multiply_turned<row_tiles, panels>(w, padded_k(x.cols) / kStep, room.turned, room.sums);
       zero_sums<row_tiles, panels>();
-      w.is_quantised() ? add_decoded<row_tiles, panels>(w, x.cols, pair, ring)
+      w.is_quantised() ? add_decoded<row_tiles, panels>(w, x.cols, pair, room.ring)
                        : add_columns<row_tiles, panels>(w, x.cols, pair);
-      store_sums<row_tiles, panels>(sums);
+      store_sums<row_tiles, panels>(room.sums);
     });
-    sink(SumBlock{i, 0, row_tiles_of(w), x.panels(0), sums});
+    sink(SumBlock{i, 0, row_tiles_of(w), x.panels(0), room.sums});
   }
 }
 

@@ -9,8 +9,8 @@
 //
 // Blocks come group by group of row pairs, and within a group column block by column block. Sums that wait for more
 // columns do so as f32, so that the result is the same bit for bit; those of a group and the panels' columns of a block
-// fit into the L2. There is no copy of the weights beyond the two blocks; weights in squares are blocks where they are.
-// Quantised ones are decoded where others are copied, four rows of 32 columns at a time.
+// fit into the L2. There is no copy of the weights beyond the two blocks. Weights in pairs are turned into rows where
+// others are copied, 16 rows of 32 columns at a time, and quantised ones are decoded, four rows at a time.
 #pragma once
 
 #include "amx/gemm.h"
@@ -101,9 +101,9 @@ inline Lines lines_of(const RowTile& rows, const Block& block) {
     const std::int64_t lines = (end - begin + 63) / 64;
     return {begin, lines, 0, lines};
   }
-  const std::int64_t run = rows.in_squares ? kRegisterRows : block.steps();
-  return {rows.at + block.begin / kStep * rows.step, run, (rows.in_squares ? rows.step : rows.stride) - 64 * run,
-          kRegisterRows * block.steps()};
+  const std::int64_t lines = kRegisterRows * block.steps();
+  if (rows.in_pairs) return {rows.at + block.begin / kStep * kPairStepBytes, lines, 0, lines};
+  return {rows.at + 2 * block.begin, block.steps(), rows.stride - 64 * block.steps(), lines};
 }
 
 /// What a block reads of its rows.
@@ -124,19 +124,20 @@ inline Lines next_columns(const Panels& x, std::int64_t first, std::int64_t end,
   return {at, run, (panel_lines - run) * 64, (to - from) * run};
 }
 
-/// Brings the rows of a tile into a block, [step][32 rows][32 columns]: a line at a time, or decoded, a group of four
-/// lines at a time.
+/// Brings the rows of a tile into a block, [step][32 rows][32 columns]: a line at a time; pairs, a step at a time; or
+/// decoded, a group of four lines at a time.
 struct TileCopy {
-  std::int64_t left = 0;  ///< lines or groups
+  std::int64_t left = 0;  ///< lines, steps or groups
   Lines lines;
   std::byte* out = nullptr;
-  std::int64_t line_bytes = 0, run_bytes = 0;  ///< from a line's place to the next one's; and more after a run
+  std::int64_t run_bytes = 0;  ///< from the place after a run of lines to that of the next one
+  bool in_pairs = false;
   const QuantSquares* quant = nullptr;
   const std::byte *block = nullptr, *sub = nullptr;
   std::int64_t subs_left = 0, group = 0, end_group = 0;  ///< sub-blocks of the block; groups of a square
 
   TileCopy() = default;
-  TileCopy(const RowTile& rows, const Block& of, std::byte* to) : out(to), quant(rows.quant) {
+  TileCopy(const RowTile& rows, const Block& of, std::byte* to) : out(to), in_pairs(rows.in_pairs), quant(rows.quant) {
     if (rows.count == 0) return;
     if (quant != nullptr) {
       const SubBlock first = sub_of(*quant, of.begin / kStep);
@@ -146,16 +147,20 @@ struct TileCopy {
       return;
     }
     lines = lines_of(rows, of);
-    left = lines.left;
-    line_bytes = rows.in_squares ? 64 : kStepBytes;  // 16 lines of a step, otherwise all steps of a row
-    run_bytes = rows.in_squares ? kStepBytes - kRegisterRows * 64 : 64 - of.steps() * kStepBytes;
+    left = in_pairs ? of.steps() : lines.left;
+    run_bytes = 64 - of.steps() * kStepBytes;  // a run is all steps of a row
   }
 
   [[gnu::always_inline]] void next(RowScales& scales) {
     --left;
     if (quant != nullptr) return decode(scales);
+    if (in_pairs) {
+      turn_pairs(lines.at, out);
+      lines.at += kPairStepBytes, out += kStepBytes;
+      return;
+    }
     _mm512_store_si512(out, _mm512_loadu_si512(lines.next()));
-    out += line_bytes;
+    out += kStepBytes;
     if (lines.in_run == 0) out += run_bytes;
   }
 
@@ -182,42 +187,46 @@ struct BlockCopy {
   [[gnu::always_inline]] void next() { tiles[0].left > 0 ? tiles[0].next(scales) : tiles[1].next(scales); }
 };
 
+/// Spreads a number of things evenly over steps.
+struct Pace {
+  std::int64_t things = 0, steps = 1, owed = 0;
+
+  Pace() = default;
+  Pace(std::int64_t things_, std::int64_t steps_) : things(things_), steps(steps_) {}
+  /// Calls f() as many times as is due at the next step: all of them after the last step.
+  template <typename F>
+  [[gnu::always_inline]] void step(F f) {
+    for (owed += things; owed >= steps; owed -= steps) f();
+  }
+};
+
 /// What is done beside the multiplications of a block, a part of it at each step.
 struct Aside {
   BlockCopy copy;  ///< of the next block
   PairLines rows;  ///< to fetch
   Lines panels;
-  int n_rows = 0, n_panels = 0;  ///< lines for each step
-  const float* sums = nullptr;   ///< of the next pass, null where none wait
+  Pace copies, row_lines, panel_lines;
+  const float* sums = nullptr;  ///< of the next pass, null where none wait
 
   [[gnu::always_inline]] void step(std::int64_t s) {
-    for (int i = 0; i < n_rows; ++i) {
-      if (rows.left() > 0) _mm_prefetch(reinterpret_cast<const char*>(rows.next()), _MM_HINT_T1);
-      if (copy.left() > 0) copy.next();
-    }
-    for (int i = 0; i < n_panels && panels.left > 0; ++i)
-      _mm_prefetch(reinterpret_cast<const char*>(panels.next()), _MM_HINT_T1);
+    row_lines.step([&] { _mm_prefetch(reinterpret_cast<const char*>(rows.next()), _MM_HINT_T1); });
+    copies.step([&] { copy.next(); });
+    panel_lines.step([&] { _mm_prefetch(reinterpret_cast<const char*>(panels.next()), _MM_HINT_T1); });
     if (sums == nullptr) return;
     for (std::int64_t line = 4 * s; line < 4 * s + 4; ++line) __builtin_prefetch(sums + line * 16, 1, 3);
   }
 };
 
-/// Where a block's tiles are: rows of 64 bytes, and `step` bytes from 32 columns to the next.
-struct BlockTiles {
-  const std::byte* at[2];
-  std::int64_t step;
-};
-
-/// One pair of panels passes a block: adds to the sums at `from` (null: none yet) and stores them at `to`.
+/// One pair of panels passes a block, [step][32 rows][32 columns]: adds to the sums at `from` (null: none yet) and
+/// stores them at `to`.
 template <int row_tiles, int panels>
-inline void pass(const BlockTiles& w, std::int64_t steps, const PanelPair& x, const float* from, float* to,
+inline void pass(const std::byte* w, std::int64_t steps, const PanelPair& x, const float* from, float* to,
                  Aside& aside) {
   from == nullptr ? zero_sums<row_tiles, panels>() : load_sums<row_tiles, panels>(from);
   const std::uint32_t *x0 = x.at[0], *x1 = x.at[1];
-  const std::byte *w0 = w.at[0], *w1 = w.at[1];
-  for (std::int64_t s = 0; s < steps; ++s, w0 += w.step, w1 += w.step, x0 += kStepDwords, x1 += kStepDwords) {
+  for (std::int64_t s = 0; s < steps; ++s, w += kStepBytes, x0 += kStepDwords, x1 += kStepDwords) {
     aside.step(s);
-    multiply_step<row_tiles, panels, true>(w0, w1, 64, x0, x1);
+    multiply_step<row_tiles, panels, true>(w, w + kRegisterRows * 64, 64, x0, x1);
   }
   store_sums<row_tiles, panels>(to);
 }
@@ -258,34 +267,23 @@ class StagedMultiplication {
     for (int t = 0; t < row_tiles_of(rows); ++t) whole = whole && rows.tiles[t].is_whole();
     return whole;
   }
-  /// Whether a block is multiplied where it is, and not copied: squares of bf16, but not the same halves of those of
-  /// two matrices, such as gate and up. These fall into the same half of the sets of the L1, which has not room for
-  /// them.
-  static bool is_in_place(const RowPair& rows) {
-    const RowTile &low = rows.tiles[0], &high = rows.tiles[1];
-    if (rows.is_quantised()) return false;
-    const bool fits = row_tiles_of(rows) == 1 || (high.at - low.at) % kStepBytes != 0;
-    return low.in_squares && is_whole(rows) && fits;
-  }
-
-  BlockTiles tiles_of(std::int64_t i, const RowPair& rows, const Block& block) const {
-    const std::byte* copy = staging_.blocks[i % 2];
-    if (!is_in_place(rows)) return {{copy, copy + kRegisterRows * 64}, kStepBytes};
-    const RowTile &low = rows.tiles[0], &high = rows.tiles[1];
-    const std::int64_t at = block.begin / kStep * low.step;
-    return {{low.at + at, high.at + at}, low.step};
-  }
-
   /// The copy of block i, to be done step by step; where rows or columns end in it, it is done at once.
   BlockCopy begin_copy(std::int64_t i) const {
     if (i >= blocks_.count()) return {};
     const Block block = blocks_.at(i);
     const RowPair rows = rows_(block.pair);
     std::byte* out = staging_.blocks[i % 2];
-    if (is_in_place(rows)) return {};
-    if (is_whole(rows) && (block.end <= x_.cols || rows.tiles[0].in_squares)) return {rows, block, out};
+    if (is_whole(rows) && (block.end <= x_.cols || rows.tiles[0].in_pairs)) return {rows, block, out};
     for (std::int64_t k = block.begin; k < block.end; k += kStep, out += kStepBytes)
-      for (int t = 0; t < row_tiles_of(rows); ++t) bring_rows(rows.tiles[t], k, x_.cols, out + t * kRegisterRows * 64);
+      for (int t = 0; t < row_tiles_of(rows); ++t) {
+        std::byte* tile = out + t * kRegisterRows * 64;
+        if (!rows.tiles[t].in_pairs) {
+          bring_rows(rows.tiles[t], k, x_.cols, tile);
+          continue;
+        }
+        copy_pairs(rows.tiles[t], k / kStep, tile);
+        turn_pairs(tile, tile);
+      }
     return {};
   }
 
@@ -301,15 +299,14 @@ class StagedMultiplication {
     return lines_of(rows, {0, 0, 1, 0, blocks_.block_cols()});
   }
 
-  Aside aside_of(std::int64_t i, const Block& block, bool in_place) const {
+  Aside aside_of(std::int64_t i, const Block& block) const {
     const std::int64_t steps = block.steps() * panel_pairs();
-    const auto each_step = [steps](std::int64_t lines) { return static_cast<int>((lines + steps - 1) / steps); };
-    Aside aside{begin_copy(i + 1), lines_to_fetch(i + (in_place ? 1 : 2)), {}, 0, 0, nullptr};
-    aside.n_rows = each_step(larger(aside.copy.left(), aside.rows.left()));
-    if (blocks_.along_k() > 1 && (end_ - first_) * panel_dwords(x_.cols) * 4 > kPanelBytesInL2) {
+    Aside aside{begin_copy(i + 1), lines_to_fetch(i + 2), {}, {}, {}, {}, nullptr};
+    if (blocks_.along_k() > 1 && (end_ - first_) * panel_dwords(x_.cols) * 4 > kPanelBytesInL2)
       aside.panels = next_columns(x_, first_, end_, blocks_, block);
-      aside.n_panels = each_step(aside.panels.left);
-    }
+    aside.copies = {aside.copy.left(), steps};
+    aside.row_lines = {aside.rows.left(), steps};
+    aside.panel_lines = {aside.panels.left, steps};
     return aside;
   }
 
@@ -317,9 +314,9 @@ class StagedMultiplication {
     const Block block = blocks_.at(i);
     const RowPair rows = rows_(block.pair);
     const int row_tiles = row_tiles_of(rows);
-    const BlockTiles tiles = tiles_of(i, rows, block);
+    const std::byte* tiles = staging_.blocks[i % 2];
     const bool last = block.end == blocks_.cols, at_once = last && whole_ == 1;
-    Aside aside = aside_of(i, block, is_in_place(rows));
+    Aside aside = aside_of(i, block);
     for (std::int64_t p = first_; p < end_; p += 2) {
       const PanelPair pair = x_.pair(p);
       const std::int64_t at = block.begin / 2 * kPanelLanes;
@@ -331,7 +328,6 @@ class StagedMultiplication {
       });
       if (at_once) sink_(SumBlock{block.pair, p, row_tiles, x_.panels(p), staging_.finished});
     }
-    while (aside.copy.left() > 0) aside.copy.next();
     if (last && !at_once && (block.in_group + 1) % whole_ == 0) finish_whole(block);
   }
 

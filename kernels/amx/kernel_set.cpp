@@ -8,7 +8,7 @@ namespace qinfer::kernels::amx {
 namespace {
 
 /// Everything that is multiplied is bf16: rows as in the file, which are used where they are mapped (others are rounded
-/// once), or squares (pack_format()). An embedding that is not also the LM head is looked up in the mapped file.
+/// once), or pairs (pack_format()). An embedding that is not also the LM head is looked up in the mapped file.
 bool plain_format(WeightRole role, Encoding stored, const Encoding* wanted, bool exact, WeightFormat& out) {
   out = {role == WeightRole::embedding ? stored
          : wanted != nullptr           ? *wanted
@@ -36,10 +36,10 @@ bool mixed_weight_format(WeightRole role, Encoding stored, const Encoding* wante
   return is_plain(stored) && plain_format(role, stored, wanted, exact, out);
 }
 
-/// Squares are read line by line, and by tile loads in the order in which they are multiplied. Rows that are looked up
-/// stay rows.
+/// Pairs are read as streams of lines, and few tokens are multiplied with them in AVX-512 (pairs.h). What is only
+/// looked up stays rows.
 void pack_format(WeightRole role, WeightFormat& format) {
-  if (role != WeightRole::embedding && role != WeightRole::tied) format.layout = WeightLayout::squares32;
+  if (role != WeightRole::embedding && is_plain(format.encoding)) format.layout = WeightLayout::pairs16;
 }
 
 /// Whole steps of 32 in both orders.

@@ -250,6 +250,7 @@ void moe_ffn(const MoeArgs& args, std::int32_t phase, Slice slice) {
 
 MoeWorkspace moe_workspace(const Shape& shape) {
   const std::int64_t batch = shape.batch, hidden = shape.hidden;
+  const std::int64_t widest = larger(hidden, larger<std::int64_t>(shape.expert_width, shape.shared_width));
   const std::uint64_t panels = most_routed_panels(shape);
   const auto slot_bytes = [panels](std::uint32_t cols) {
     return panels * static_cast<std::uint64_t>(panel_dwords(cols)) * 4;
@@ -260,7 +261,7 @@ MoeWorkspace moe_workspace(const Shape& shape) {
   size.inner = slot_bytes(shape.expert_width);
   if (shape.shared_width != 0) size.inner += panels_bytes(batch, shape.shared_width);
   size.per_worker =
-      larger(OwnSpace::bytes(shape.batch, 1, hidden) + RowSums::bytes(batch), choice_bytes(shape.experts));
+      larger(OwnSpace::bytes(shape.batch, 1, widest) + RowSums::bytes(batch), choice_bytes(shape.experts));
   return size;
 }
 

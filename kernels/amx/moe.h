@@ -73,8 +73,7 @@ struct OuterBlock {
 class RowSums {
  public:
   RowSums(const MoeArgs& args, std::int32_t worker)
-      : data_(reinterpret_cast<float*>(args.workspace.of(worker) +
-                                       OwnSpace::bytes(rows_of(args), 1, args.router.cols))) {}
+      : data_(reinterpret_cast<float*>(args.workspace.of(worker) + OwnSpace::bytes(rows_of(args), 1, widest(args)))) {}
 
   static std::uint64_t bytes(std::int64_t n) {
     return static_cast<std::uint64_t>(larger(smaller(n, kRowsAtOnce), kLeastSumRows) * kUnitsAtOnce * kUnitRows) * 4;
@@ -100,6 +99,9 @@ class RowSums {
   }
 
  private:
+  static std::int64_t widest(const MoeArgs& args) {
+    return larger(args.router.cols, larger(args.expert_width(), args.has_shared() ? args.shared_width() : 0));
+  }
   static std::uint32_t rows_of(const MoeArgs& args) { return static_cast<std::uint32_t>(args.n); }
   static __m512 scaled(const MoeArgs& args, const float* sums) {
     return _mm512_mul_ps(_mm512_load_ps(sums), _mm512_set1_ps(args.scale));

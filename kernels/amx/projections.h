@@ -16,18 +16,25 @@ inline constexpr std::int64_t kUnitRows = 2 * kRegisterRows;
 
 inline std::int64_t units_of(std::int64_t rows) { return kernels::units_of(rows, kUnitRows); }
 
-/// A worker's own workspace: with few tokens one block of sums, the ring of decoded rows, then a panel of what is
-/// row-major (or what few_rows.h splits); with many what it stages. `whole`: row pairs that go together.
+/// A worker's own workspace: with few tokens blocks of sums, the ring of decoded rows, a panel of what is row-major,
+/// and after it turned panels; with many what it stages. `whole`: row pairs that go together. `cols`: of the widest
+/// operand.
 struct OwnSpace {
   std::byte* memory;
 
   OwnSpace(const Workspace& workspace, std::int32_t worker) : memory(workspace.of(worker)) {}
-  float* sums() const { return reinterpret_cast<float*>(memory); }
-  std::byte* ring() const { return memory + sums_bytes(1); }
-  std::uint32_t* panel() const { return reinterpret_cast<std::uint32_t*>(ring() + kRingBytes); }
+  std::uint32_t* panel() const {
+    return reinterpret_cast<std::uint32_t*>(memory + sums_bytes(kMostPairsAtOnce) + kRingBytes);
+  }
+  FewRoom few(std::int64_t cols) const {
+    std::byte* ring = memory + sums_bytes(kMostPairsAtOnce);
+    return {reinterpret_cast<float*>(memory), ring, ring + kRingBytes + panels_bytes(1, cols)};
+  }
 
   static std::uint64_t bytes(std::uint32_t batch, std::int64_t whole, std::int64_t cols) {
-    const std::uint64_t few = sums_bytes(1) + kRingBytes + panels_bytes(1, cols);
+    const std::int64_t turned = batch > kVectorTokens ? smaller(std::int64_t{batch}, 2 * kPanelLanes) : 0;
+    const std::uint64_t few =
+        sums_bytes(kMostPairsAtOnce) + kRingBytes + panels_bytes(1, cols) + panels_bytes(turned, cols);
     return panel_count(batch) <= 2 ? few : larger(few, Staging::bytes(panel_count(batch), whole));
   }
 };
@@ -36,7 +43,7 @@ struct OwnSpace {
 template <typename RowsAt, typename Sink>
 inline void multiply(const Panels& x, std::int64_t n_pairs, std::int64_t whole, const OwnSpace& own, RowsAt rows,
                      Sink sink) {
-  x.count() <= 2 ? multiply_few(x, n_pairs, own.sums(), own.ring(), rows, sink)
+  x.count() <= 2 ? multiply_few(x, n_pairs, own.few(x.cols), rows, sink)
                  : multiply_many(x, n_pairs, whole, Staging(own.memory), rows, sink);
 }
 

@@ -44,7 +44,7 @@ inline bool shares_squares(const RowPair& rows) {
                        r < rows.count ? _mm512_load_si512(lines + 64 * (skipped + r)) : _mm512_setzero_si512());
 }
 
-/// Columns [k, k + 32) of rows of any kind as a tile, zeros after `cols`.
+/// Columns [k, k + 32) of rows of the file or of squares as a tile, zeros after `cols`.
 inline void bring_rows(const RowTile& rows, std::int64_t k, std::int64_t cols, std::byte* out) {
   if (rows.quant == nullptr) return copy_edge(rows, k, cols, out);
   const SubBlock sub = sub_of(*rows.quant, k / kStep);

@@ -1,10 +1,10 @@
 // AMX tile instructions, and the micro-kernel: 32 rows of weights times 32 tokens.
 //
 // The method is FlashMatrix's: weights are the A operand as they are in the file (row-major bf16, any stride and
-// alignment of 2 bytes; with many tokens out of staged tiles, gemm_staged.h), in squares (pack.cpp), or decoded out of
-// quantised squares (quant_squares.h), activations the B operand in panels of 16 tokens (panels.h). The result has
-// features as rows and tokens as lanes. Registers: 0 and 1 weights, 2 and 3 activations, 4 to 7 sums, [weights 0 |
-// 1][tokens 0 | 1].
+// alignment of 2 bytes; with many tokens out of staged tiles, gemm_staged.h), or decoded out of quantised squares
+// (quant_squares.h), activations the B operand in panels of 16 tokens (panels.h). The result has features as rows and
+// tokens as lanes. Registers: 0 and 1 weights, 2 and 3 activations, 4 to 7 sums, [weights 0 | 1][tokens 0 | 1]. Packed
+// weights are in pairs of columns, the form of a B operand: with few tokens the operands change places (pairs.h).
 //
 // One constant configuration serves all shapes; edges are filled with zeros, never reconfigured.
 #pragma once
@@ -26,26 +26,22 @@ inline constexpr std::int64_t kTileFloats = 256;                    ///< of a re
 inline constexpr std::int64_t kStepBytes = 2 * kRegisterRows * 64;  ///< of both registers of weights
 
 /// Sixteen rows, of which the first `count` exist, and where those begin that will be read next. They are bf16, rows as
-/// in the file or of WeightLayout::squares32, where 32 columns of a row are a line; or quantised and in squares.
+/// in the file or of WeightLayout::pairs16; or quantised and in squares.
 struct RowTile {
   const std::byte* at = nullptr;
-  std::int64_t stride = 0;  ///< bytes from row to row
-  std::int64_t step = 64;   ///< bytes from 32 columns to the next 32
+  std::int64_t stride = 0;  ///< bytes from row to row, of rows as in the file
   std::int64_t count = 0;
   const std::byte* next = nullptr;
-  bool in_squares = false;     ///< 32 columns of a row are a line; zeros fill the last one
-  std::int64_t in_first = 16;  ///< how many of the rows are in the same square as the first one
-  std::int64_t jump = 0;       ///< bytes further on than by `stride` where the others begin
-  /// Set where they are quantised. Then `at` and `next` are where squares begin, `jump` is the bytes from the squares
-  /// of 32 rows to the next ones, and `first` says which of these the first row is; there is no stride nor step.
+  /// Set where they are in pairs, or quantised. Then `at` and `next` are where a tile of 16 rows or squares of 32
+  /// begin, `jump` is the bytes from there to the next ones, and `first` says which of its rows the first row is.
+  bool in_pairs = false;
   const QuantSquares* quant = nullptr;
-  std::int64_t first = 0;
+  std::int64_t jump = 0, first = 0;
 
-  const std::byte* row(std::int64_t r) const { return at + r * stride + (r >= in_first ? jump : 0); }
   /// Whether a register can be loaded from them, or they can be decoded together.
   bool is_whole() const {
-    if (quant != nullptr) return first % kRegisterRows == 0;
-    return count == kRegisterRows && in_first >= kRegisterRows;
+    if (in_pairs || quant != nullptr) return first % kRegisterRows == 0;
+    return count == kRegisterRows;
   }
 };
 
@@ -115,7 +111,7 @@ inline void copy_edge(const RowTile& rows, std::int64_t k, std::int64_t cols, st
   const __mmask32 lanes = rest >= kStep ? ~__mmask32{0} : (__mmask32{1} << rest) - 1;
   for (std::int64_t r = 0; r < kRegisterRows; ++r) {
     const __mmask32 there = r < rows.count ? lanes : 0;
-    _mm512_store_si512(out + 64 * r, _mm512_maskz_loadu_epi16(there, rows.row(r) + k / kStep * rows.step));
+    _mm512_store_si512(out + 64 * r, _mm512_maskz_loadu_epi16(there, rows.at + r * rows.stride + 2 * k));
   }
 }
 
@@ -129,16 +125,8 @@ inline void multiply_edge(const RowPair& w, std::int64_t k, std::int64_t cols, c
 /// Runs of memory that are fetched side by side: with few of them the memory does not reach its bandwidth.
 inline constexpr std::int64_t kStreams = 8;
 
-/// Fetches as much of what comes next as a step reads of these rows: a line for each row. Squares follow each other.
+/// Fetches as much of what comes next as a step reads of these rows: a line for each row.
 [[gnu::always_inline]] inline void prefetch_rows(const RowTile& rows, std::int64_t k) {
-  if (rows.in_squares) {
-    constexpr std::int64_t kAhead = 2;  // steps
-    const std::byte* lines = rows.at + (k / kStep + kAhead) * rows.step;
-#pragma GCC unroll 16
-    for (std::int64_t line = 0; line < kRegisterRows; ++line)
-      _mm_prefetch(reinterpret_cast<const char*>(lines + 64 * line), _MM_HINT_T1);
-    return;
-  }
   constexpr std::int64_t kLines = kRegisterRows / kStreams;  // of each run
   const std::byte* at = rows.next + k / kStep * kLines * 64;
 #pragma GCC unroll 8
@@ -154,12 +142,10 @@ inline void add_columns(const RowPair& w, std::int64_t cols, const PanelPair& x)
   bool whole = true;
   for (int i = 0; i < row_tiles; ++i) whole = whole && w.tiles[i].is_whole();
   std::int64_t k = 0;
-  const std::int64_t stride = w.tiles[0].stride, step = w.tiles[0].step;
-  const std::int64_t end = w.tiles[0].in_squares ? (cols + kStep - 1) / kStep * kStep : cols;
-  for (; whole && k + kStep <= end; k += kStep) {
+  for (; whole && k + kStep <= cols; k += kStep) {
 #pragma GCC unroll 2
     for (int i = 0; i < row_tiles; ++i) prefetch_rows(w.tiles[i], k);
-    multiply_step<row_tiles, panels>(w.tiles[0].at + k / kStep * step, w.tiles[1].at + k / kStep * step, stride,
+    multiply_step<row_tiles, panels>(w.tiles[0].at + 2 * k, w.tiles[1].at + 2 * k, w.tiles[0].stride,
                                      x.at[0] + k / 2 * 16, x.at[1] + k / 2 * 16);
   }
   for (; k < cols; k += kStep) multiply_edge<row_tiles, panels>(w, k, cols, x);

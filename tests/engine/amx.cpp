@@ -352,7 +352,7 @@ TEST_CASE("packed for AMX, or packed while loading, a model has the bits of its 
     CHECK((logits_of(folder, QINFER_LOAD_PACK, copied) == want));
     CHECK(packed > as_rows);  // padding
     CHECK(copied < as_rows);  // what is looked up stays in the file
-    CHECK_THAT(out.read("packed").substr(0, 1 << 20), contains("squares32"));
+    CHECK_THAT(out.read("packed").substr(0, 1 << 20), contains("pairs16"));
   }
 }
 
@@ -433,7 +433,7 @@ TEST_CASE("gate and up that are packed in different layouts are refused", "[amx]
     REQUIRE_FALSE(mixed.ok());
     const Status status = mixed.take_status();
     CHECK(status.code() == Code::format);
-    CHECK_THAT(std::string(status.message()), contains("have different layouts, squares32 and row_major"));
+    CHECK_THAT(std::string(status.message()), contains("have different layouts, pairs16 and row_major"));
   }
 }
 

@@ -10,16 +10,18 @@ namespace {
 using namespace qinfer;
 using namespace qinfer::test;
 
-/// A bf16 matrix of ones between guard pages.
+/// A bf16 matrix of ones between guard pages, as rows or in pairs.
 struct GuardedMatrix {
   Guarded memory;
   Matrix view;
 
-  GuardedMatrix(std::int64_t rows, std::int64_t cols, bool at_end)
-      : memory(static_cast<std::size_t>(rows * cols) * 2, at_end),
-        view{memory.data(), {Encoding::bf16, WeightLayout::row_major}, rows, cols} {
-    const std::uint16_t one = bf16_of(1.0f);
-    for (std::int64_t i = 0; i < rows * cols; ++i) std::memcpy(memory.data() + 2 * i, &one, 2);
+  GuardedMatrix(std::int64_t rows, std::int64_t cols, WeightLayout layout, bool at_end)
+      : memory(weight_bytes({Encoding::bf16, layout}, rows, cols), at_end),
+        view{memory.data(), {Encoding::bf16, layout}, rows, cols} {
+    const std::vector<std::uint16_t> ones(static_cast<std::size_t>(rows * cols), bf16_of(1.0f));
+    const Matrix source{
+        reinterpret_cast<const std::byte*>(ones.data()), {Encoding::bf16, WeightLayout::row_major}, rows, cols};
+    emulated_set()->pack(source, view.format, {}, memory.data(), 0, rows);
   }
 };
 
@@ -85,8 +87,10 @@ void guarded_quantised(const KernelSet& set, Encoding encoding, std::int64_t n, 
   CHECK(same_bits(out.rows.rows(), want.rows()));
 }
 
-void guarded_ffn(const KernelSet& set, std::int64_t n, std::int64_t hidden, std::int64_t ffn, bool at_end) {
-  const GuardedMatrix gate(ffn, hidden, at_end), up(ffn, hidden, at_end), down(hidden, ffn, at_end);
+void guarded_ffn(const KernelSet& set, WeightLayout layout, std::int64_t n, std::int64_t hidden, std::int64_t ffn,
+                 bool at_end) {
+  const GuardedMatrix gate(ffn, hidden, layout, at_end), up(ffn, hidden, layout, at_end),
+      down(hidden, ffn, layout, at_end);
   GuardedRows x(set.layouts.operand_of(n), n, hidden, at_end, 0.5f),
       out(set.layouts.residual_of(n), n, hidden, at_end, 0);
   const GuardedWorkspace space(set.ffn_workspace({.batch = u32(n),
@@ -107,8 +111,9 @@ void guarded_ffn(const KernelSet& set, std::int64_t n, std::int64_t hidden, std:
   CHECK(std::fabs(out.rows.get(n - 1, hidden - 1) - want) <= 2 * kBf16 * want);
 }
 
-void guarded_lm_head(const KernelSet& set, std::int64_t n, std::int64_t hidden, std::int64_t vocab, bool at_end) {
-  const GuardedMatrix w(vocab, hidden, at_end);
+void guarded_lm_head(const KernelSet& set, WeightLayout layout, std::int64_t n, std::int64_t hidden, std::int64_t vocab,
+                     bool at_end) {
+  const GuardedMatrix w(vocab, hidden, layout, at_end);
   GuardedRows x(set.layouts.operand_of(n), n, hidden, at_end, 0.5f),
       out(ActivationLayout::row_major, n, vocab, at_end, 0);
   std::vector<float*> rows;
@@ -127,12 +132,13 @@ void guarded_lm_head(const KernelSet& set, std::int64_t n, std::int64_t hidden, 
 
 /// Projections, the write to a cache between guard pages, and attention over it: values are all the same, and so is
 /// their mean.
-void guarded_attention(const KernelSet& set, std::int64_t n, std::uint32_t head_dim, DType type, bool at_end,
-                       bool norm_whole = false) {
+void guarded_attention(const KernelSet& set, WeightLayout weights, std::int64_t n, std::uint32_t head_dim, DType type,
+                       bool at_end, bool norm_whole) {
   constexpr std::int64_t kHidden = 33;
   constexpr std::uint32_t kHeads = 4, kKvHeads = 2;
   const std::int64_t width = kHeads * head_dim, kv_width = kKvHeads * head_dim;
-  const GuardedMatrix wq(width, kHidden, at_end), wk(kv_width, kHidden, at_end), wv(kv_width, kHidden, at_end);
+  const GuardedMatrix wq(width, kHidden, weights, at_end), wk(kv_width, kHidden, weights, at_end),
+      wv(kv_width, kHidden, weights, at_end);
   const KvLayout layout{type, 1, kKvHeads, head_dim, set.kv_head_dim_padded(head_dim, type), 32, set.kv_order(type)};
   const Guarded cache(layout.blocks_for(static_cast<std::uint64_t>(n)) * layout.block_bytes());
   const Sequence sequence{{cache.data(), nullptr}, 0, static_cast<std::int32_t>(n), 0};
@@ -187,20 +193,22 @@ TEST_CASE("quantised weights as integers on tiles: nothing but the operands is r
 
 TEST_CASE("AMX operations read and write nothing but their operands", "[amx]") {
   SKIP_UNLESS_CPU_HAS(emulated_set() != nullptr, "AVX-512");
-  for (const char* name : {"amx", "amx_mixed"}) {
-    const KernelSet* set = emulated_set(name);
-    REQUIRE(set != nullptr);
-    for (const std::int64_t n : {1, 4, 5, 8, 9, 17, 40})
+  const auto check = [](const KernelSet& set, WeightLayout layout) {
+    for (const std::int64_t n : {1, 2, 3, 4, 5, 8, 9, 17, 40})
       for (const bool at_end : {true, false}) {
-        INFO(name << " n " << n << (at_end ? " at the end" : " at the begin"));
-        guarded_ffn(*set, n, 33, 50, at_end);
-        guarded_ffn(*set, n, 64, 31, at_end);
-        guarded_lm_head(*set, n, 31, 49, at_end);
-        guarded_lm_head(*set, n, 96, 64, at_end);
+        INFO(set.name << " n " << n << (at_end ? " at the end " : " at the begin ") << weight_layout_name(layout));
+        guarded_ffn(set, layout, n, 33, 50, at_end);
+        guarded_ffn(set, layout, n, 64, 31, at_end);
+        guarded_lm_head(set, layout, n, 31, 49, at_end);
+        guarded_lm_head(set, layout, n, 96, 64, at_end);
+        guarded_lm_head(set, layout, n, 40, 260, at_end);
         for (const std::uint32_t head_dim : {10u, 32u, 80u})
           for (const DType type : {DType::bf16, DType::f16, DType::f32})
-            for (const bool norm_whole : {false, true}) guarded_attention(*set, n, head_dim, type, at_end, norm_whole);
+            for (const bool norm_whole : {false, true})
+              guarded_attention(set, layout, n, head_dim, type, at_end, norm_whole);
       }
-  }
+  };
+  for (const char* name : {"amx", "amx_mixed"}) check(*emulated_set(name), WeightLayout::row_major);
+  check(*emulated_set(), WeightLayout::pairs16);
 }
 #endif

@@ -111,7 +111,7 @@ TEST_CASE("quantised layers on tiles have the bits of their values as bf16, and 
     }
 }
 
-TEST_CASE("quantised weights become bf16 in squares as they become bf16 in rows", "[amx]") {
+TEST_CASE("quantised weights become bf16 in pairs as they become bf16 in rows", "[amx]") {
   const KernelSet* set = emulated_set();
   SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512");
   for (const Encoding encoding : quantised_encodings()) {
@@ -119,12 +119,11 @@ TEST_CASE("quantised weights become bf16 in squares as they become bf16 in rows"
     const std::int64_t rows = 70, cols = 2 * encoding_traits(encoding).block_values;
     Random random(5);
     const std::vector<std::byte> blocks = random_blocks(random, encoding, rows * cols);
-    const WeightFormat in_rows{Encoding::bf16, WeightLayout::row_major},
-        squares{Encoding::bf16, WeightLayout::squares32};
+    const WeightFormat in_rows{Encoding::bf16, WeightLayout::row_major}, pairs{Encoding::bf16, WeightLayout::pairs16};
     const TestMatrix a = pack_blocks(*set, blocks, encoding, in_rows, rows, cols),
-                     b = pack_blocks(*set, blocks, encoding, squares, rows, cols);
-    std::vector<std::byte> want(weight_bytes(squares, rows, cols));
-    set->pack(a.view, squares, {}, want.data(), 0, rows);
+                     b = pack_blocks(*set, blocks, encoding, pairs, rows, cols);
+    std::vector<std::byte> want(weight_bytes(pairs, rows, cols));
+    set->pack(a.view, pairs, {}, want.data(), 0, rows);
     CHECK((b.bytes == want));
   }
 }

@@ -1,0 +1,207 @@
+// Weights in pairs (WeightLayout::pairs16) times few tokens, at most two panels.
+//
+// A step of a tile, 16 rows by 32 columns, is 16 lines of two neighbouring columns of each row: outputs are lanes. That
+// is the second operand of a tile multiplication, with tokens as the first, and what AVX-512 wants. Up to
+// kVectorTokens tokens are multiplied in AVX-512: it reads memory faster than tile loads do. Several tiles are
+// multiplied side by side, since one stream of memory alone does not reach its bandwidth.
+//
+// AVX-512 adds in the order of TDPBF16PS (Intel SDM, volume 2; equal on silicon), so that the bits do not depend on how
+// many tokens there are: over the 16 pairs of a step even columns go into one chain of fused multiply-adds from zero
+// and odd ones into another; then sum + (even + odd). Every result is rounded to nearest, and subnormal numbers are
+// zeros, as operands and as results.
+#pragma once
+
+#include "amx/quant_rows.h"
+
+namespace qinfer::kernels::amx {
+namespace {
+
+inline constexpr std::int64_t kPairStepBytes = kRegisterRows * 64;  ///< 16 rows by 32 columns
+/// Tokens that AVX-512 multiplies: with more it would be held up by its multiply-adds.
+inline constexpr std::int64_t kVectorTokens = 3;
+/// Row pairs that AVX-512 multiplies at once, by what there are registers for: each tile is a stream of memory of its
+/// own. (One token, in pages of 4 KiB on a Granite Rapids: 20 GB/s with one, 25 with two, 27 with four, 29 with eight.)
+template <int tokens>
+inline constexpr int kPairsAtOnce = tokens == 1 ? 4 : 2;
+inline constexpr int kMostPairsAtOnce = 4;
+/// Steps that are fetched ahead.
+template <int tiles>
+inline constexpr std::int64_t kVectorStepsAhead = tiles > 2 ? 1 : 2;
+inline constexpr std::int64_t kTileStepsAhead = 4;
+
+/// Where the tile of a row of a matrix in pairs begins.
+template <typename Byte>
+inline Byte* tile_of_row(Byte* matrix, std::int64_t row, std::int64_t cols) {
+  return matrix + row / kRegisterRows * (padded_k(cols) / kStep * kPairStepBytes);
+}
+
+/// A step of sixteen rows that begin anywhere in their tile, zeros after the last row.
+[[gnu::noinline]] inline void copy_pairs(const RowTile& rows, std::int64_t step, std::byte* out) {
+  const std::int64_t in_first = kRegisterRows - rows.first;
+  const __mmask16 low = first_lanes(smaller(in_first, rows.count)), all = first_lanes(rows.count);
+  const std::byte* at = rows.at + step * kPairStepBytes + 4 * rows.first;
+  const std::byte* beyond = rows.at + rows.jump + step * kPairStepBytes - 4 * in_first;
+  for (std::int64_t line = 0; line < kRegisterRows * 64; line += 64) {
+    const __m512i first = _mm512_maskz_loadu_epi32(low, at + line);
+    const auto rest = static_cast<__mmask16>(all & ~low);
+    _mm512_store_si512(out + line, rest == 0 ? first : _mm512_mask_loadu_epi32(first, rest, beyond + line));
+  }
+}
+
+/// A step as 16 rows of 32 columns: what a tile multiplication has as its first operand.
+inline void turn_pairs(const std::byte* step, std::byte* out) {
+  __m512i block[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) block[i] = _mm512_loadu_si512(step + 64 * i);
+  avx512::transpose16(block);
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) _mm512_storeu_si512(out + 64 * i, block[i]);
+}
+
+/// Panels of tokens as such operands, [panel][k / 32][16 tokens][32].
+inline void turn_panels(const std::uint32_t* panels, std::int64_t count, std::int64_t cols, std::byte* out) {
+  const auto* from = reinterpret_cast<const std::byte*>(panels);
+  for (std::int64_t at = 0; at < count * panel_dwords(cols) * 4; at += kPairStepBytes) turn_pairs(from + at, out + at);
+}
+
+/// Where a step of a tile is, and where the one that is fetched meanwhile.
+struct PairStep {
+  const std::byte *at, *later;
+
+  [[gnu::always_inline]] void prefetch(int line) const {
+    _mm_prefetch(reinterpret_cast<const char*>(later + 64 * line), _MM_HINT_T0);
+  }
+};
+
+/// Step s of `count` of a tile, with which the one `ahead` steps later is fetched. `copy`: room for a step.
+[[gnu::always_inline]] inline PairStep step_at(const RowTile& tile, std::int64_t s, std::int64_t count,
+                                               std::int64_t ahead, std::byte* copy) {
+  const std::int64_t after = s + ahead;
+  const std::byte* later =
+      after < count ? tile.at + after * kPairStepBytes : tile.next + (after - count) * kPairStepBytes;
+  if (tile.is_whole()) return {tile.at + s * kPairStepBytes, later};
+  copy_pairs(tile, s, copy);
+  return {copy, later};
+}
+
+/// While this lives, floating point of the thread is what it is in TDPBF16PS, whatever the host has set: rounded to
+/// nearest, without subnormal numbers and without traps. The assembly keeps loads and stores on their side of it, and
+/// with them what is computed between.
+class TileArithmetic {
+ public:
+  TileArithmetic() {
+    constexpr std::uint32_t kMasked = 0x1f80, kInputsToZero = 0x40, kResultsToZero = 0x8000;
+    constexpr std::uint32_t kOwn = kMasked | kInputsToZero | kResultsToZero;
+    asm volatile("stmxcsr %0" : "=m"(before_) : : "memory");
+    asm volatile("ldmxcsr %0" : : "m"(kOwn) : "memory");
+  }
+  ~TileArithmetic() { asm volatile("ldmxcsr %0" : : "m"(before_) : "memory"); }
+  TileArithmetic(const TileArithmetic&) = delete;
+  TileArithmetic& operator=(const TileArithmetic&) = delete;
+
+ private:
+  std::uint32_t before_;
+};
+
+/// sums[tile][token] += a step of each tile times tokens, whose pairs are at x, 16 tokens a line.
+template <int tiles, int tokens>
+[[gnu::always_inline]] inline void add_vectors(const PairStep (&w)[tiles], const std::uint32_t* x,
+                                               __m512 (&sums)[tiles][tokens]) {
+  __m512 even[tiles][tokens], odd[tiles][tokens];
+#pragma GCC unroll 8
+  for (int i = 0; i < tiles; ++i)
+#pragma GCC unroll 4
+    for (int t = 0; t < tokens; ++t) even[i][t] = odd[i][t] = _mm512_setzero_ps();
+#pragma GCC unroll 16
+  for (int pair = 0; pair < 16; ++pair) {
+    avx512::Lanes32 token[tokens];
+#pragma GCC unroll 4
+    for (int t = 0; t < tokens; ++t)
+      token[t] = avx512::widen_pairs(_mm512_set1_epi32(static_cast<int>(x[pair * kPanelLanes + t])));
+#pragma GCC unroll 8
+    for (int i = 0; i < tiles; ++i) {
+      w[i].prefetch(pair);
+      const avx512::Lanes32 line = avx512::widen_pairs(_mm512_loadu_si512(w[i].at + 64 * pair));
+#pragma GCC unroll 4
+      for (int t = 0; t < tokens; ++t) {
+        even[i][t] = _mm512_fmadd_ps(line.low, token[t].low, even[i][t]);
+        odd[i][t] = _mm512_fmadd_ps(line.high, token[t].high, odd[i][t]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < tiles; ++i)
+#pragma GCC unroll 4
+    for (int t = 0; t < tokens; ++t) sums[i][t] = _mm512_add_ps(sums[i][t], _mm512_add_ps(even[i][t], odd[i][t]));
+}
+
+/// Turns a register of sums, 16 rows of 16 floats.
+inline void turn_sums(float* tile) {
+  turn_pairs(reinterpret_cast<std::byte*>(tile), reinterpret_cast<std::byte*>(tile));
+}
+
+/// Sums of tiles and up to kVectorTokens tokens of one panel, [16 features][16 tokens] of each tile.
+template <int tiles, int tokens>
+[[gnu::noinline]] void multiply_vectors(const RowTile* const (&w)[tiles], std::int64_t n_steps, const std::uint32_t* x,
+                                        float* const (&out)[tiles]) {
+  const TileArithmetic arithmetic;
+  alignas(64) std::byte copies[tiles][kPairStepBytes];
+  __m512 sums[tiles][tokens];
+  for (auto& tile : sums)
+    for (__m512& sum : tile) sum = _mm512_setzero_ps();
+  for (std::int64_t s = 0; s < n_steps; ++s, x += kRegisterRows * kPanelLanes) {
+    PairStep steps[tiles];
+#pragma GCC unroll 8
+    for (int i = 0; i < tiles; ++i) steps[i] = step_at(*w[i], s, n_steps, kVectorStepsAhead<tiles>, copies[i]);
+    add_vectors<tiles, tokens>(steps, x, sums);
+  }
+  for (int i = 0; i < tiles; ++i) {
+    for (int t = 0; t < 16; ++t)
+      _mm512_store_ps(out[i] + 16 * t, t < tokens ? sums[i][smaller(t, tokens - 1)] : _mm512_setzero_ps());
+    turn_sums(out[i]);
+  }
+}
+
+/// Sums of a row pair and one or two panels by tiles, as store_sums() stores them; `x`: turned panels.
+template <int row_tiles, int panels>
+inline void multiply_turned(const RowPair& w, std::int64_t n_steps, const std::byte* x, float* out) {
+  const std::int64_t panel_bytes = n_steps * kPairStepBytes;
+  alignas(64) std::byte copies[row_tiles][kPairStepBytes];
+  const auto step = [&](std::int64_t s, int i) {
+    const PairStep one = step_at(w.tiles[i], s, n_steps, kTileStepsAhead, copies[i]);
+#pragma GCC unroll 16
+    for (int line = 0; line < 16; ++line) one.prefetch(line);
+    return one.at;
+  };
+  zero_sums<row_tiles, panels>();
+  for (std::int64_t s = 0; s < n_steps; ++s, x += kPairStepBytes) {
+    tile_load<2>(x, 64);
+    if constexpr (panels == 2) tile_load<3>(x + panel_bytes, 64);
+    tile_load<0>(step(s, 0), 64);
+    tile_multiply<4, 2, 0>();
+    if constexpr (panels == 2) tile_multiply<5, 3, 0>();
+    if constexpr (row_tiles == 2) {
+      tile_load<1>(step(s, 1), 64);
+      tile_multiply<6, 2, 1>();
+      if constexpr (panels == 2) tile_multiply<7, 3, 1>();
+    }
+  }
+  store_sums<row_tiles, panels>(out);
+  for (int r = 0; r < row_tiles; ++r)
+    for (int p = 0; p < panels; ++p) turn_sums(out + (2 * r + p) * kTileFloats);
+}
+
+/// Calls f(number of tokens, as a constant).
+template <typename F>
+inline void with_tokens(std::int64_t n, F f) {
+  static_assert(kVectorTokens <= 4);
+  switch (n) {
+    case 1: return f.template operator()<1>();
+    case 2: return f.template operator()<2>();
+    case 3: return f.template operator()<3>();
+    default: return f.template operator()<4>();
+  }
+}
+
+}  // namespace
+}  // namespace qinfer::kernels::amx
