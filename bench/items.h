@@ -31,8 +31,10 @@ struct MatmulShape {
 inline constexpr std::int64_t kExpertHidden = 6144, kExpertWidth = 16384;
 inline const std::vector<std::int64_t> kExpertRows = {1, 4, 16, 64};
 inline constexpr std::int64_t kMoeExperts[] = {1, 8};
-inline const std::vector<MatmulShape> kMatmuls = {
-    {kExpertHidden, kExpertWidth, kExpertRows}, {1024, 3072, {512}}, {3072, 1024, {512}}};
+inline const std::vector<MatmulShape> kMatmuls = {{kExpertHidden, kExpertWidth, kExpertRows},
+                                                  {1024, 3072, {64, 128, 512}},
+                                                  {3072, 1024, {512}},
+                                                  {4096, 14336, {512}}};
 inline const MatmulShape kEncodedMatmul = {1024, 3072, {1, 64}};
 inline constexpr std::int64_t kSdpaBatch = 32, kSdpaKeys = 512;
 inline constexpr std::int64_t kSdpaHeadSizes[] = {64, 128};

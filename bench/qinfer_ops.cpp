@@ -5,7 +5,8 @@
 //
 // Who is measured: each kernel set that this CPU can run (the portable one only where there is no other), with the
 // weights it would choose if its sums are f16, otherwise with bf16 weights, which is what oneDNN has here:
-// qinfer-avx512 multiplies bf16 weights with f32 activations and sums in f32. As in oneDNN's case, activations are
+// qinfer-avx512 multiplies bf16 weights with f32 activations and sums in f32. A set that multiplies packed weights
+// another way than the file's is there twice. As in oneDNN's case, activations are
 // brought into the kernel's layout within the measured time, except that qinfer-amx finds them in panels as its norms
 // leave them.
 #include <algorithm>
@@ -27,6 +28,7 @@ struct Contender {
   const KernelSet* set;
   Encoding weights;
   std::string name;
+  bool packed = false;
 };
 
 /// Sets feature k of row m of operands.
@@ -86,6 +88,11 @@ class Operations {
       const Encoding own = format_for(*set, WeightRole::gate, nullptr).encoding;
       const Encoding weights = projection_peak(kinds, *set, own) == kinds.f16_flops ? own : Encoding::bf16;
       contenders_.push_back({set, weights, std::string("qinfer-").append(set->name)});
+      if (set->pack_format == nullptr) continue;
+      kernels::WeightFormat packed = format_for(*set, WeightRole::gate, &weights);
+      set->pack_format(WeightRole::gate, packed);
+      if (packed != format_for(*set, WeightRole::gate, &weights))
+        contenders_.push_back({set, weights, std::string("qinfer-").append(set->name).append("-packed"), true});
     }
   }
 
@@ -116,7 +123,9 @@ class Operations {
   }
 
   Weights weights(const Contender& who, WeightRole role, std::int64_t rows, std::int64_t cols, std::int64_t copies) {
-    return Weights(team_, *who.set, format_for(*who.set, role, &who.weights), rows, cols, copies);
+    kernels::WeightFormat format = format_for(*who.set, role, &who.weights);
+    if (who.packed) who.set->pack_format(role, format);
+    return Weights(team_, *who.set, format, rows, cols, copies);
   }
 
   void ffn(const Contender& who) {
@@ -190,7 +199,9 @@ class Operations {
     const Weights w = weights(who, WeightRole::o, shape.outputs, shape.inputs, copies);
     for (const std::int64_t n : shape.rows) {
       const std::string name = item_name("matmul", shape.inputs, shape.outputs, n) + who.name;
-      if (items_.wanted(name)) linear(*who.set, name, shape, n, w, product_work(1, shape.inputs, shape.outputs, n));
+      if (items_.wanted(name))
+        linear(*who.set, name, shape, n, w, product_work(1, shape.inputs, shape.outputs, n),
+               peak_name(*who.set, who.weights));
     }
   }
 
