@@ -4,7 +4,7 @@
 // sum over k in steps of 32, whatever the number of tokens.
 #pragma once
 
-#include "amx/pairs.h"
+#include "amx/quant_rows.h"
 #include "common/additions.h"
 
 namespace qinfer::kernels::amx {
@@ -58,14 +58,24 @@ inline RowPair followed_by(RowPair rows, const RowPair& next) {
 /// How many of the tiles of a pair have rows: 1 or 2.
 inline int row_tiles_of(const RowPair& pair) { return pair.tiles[1].count > 0 ? 2 : 1; }
 
-/// Sums of one row pair and panel pair: [row tile][panel][16 features][16 tokens].
+/// Sums of one row pair and panel pair: [row tile][panel][16 features][16 tokens]; if turned, [16 tokens][16 features].
 struct SumBlock {
   std::int64_t pair, first_panel;
   int row_tiles, panels;
-  const float* sums;
+  float* sums;
+  bool turned = false;
 
   const float* tile(int row_tile, int panel) const { return sums + (2 * row_tile + panel) * kTileFloats; }
 };
+
+/// A block as it is or turned in its place.
+inline SumBlock turned_or_not(SumBlock block, bool turned) {
+  if (block.turned == turned) return block;
+  for (int r = 0; r < block.row_tiles; ++r)
+    for (int p = 0; p < block.panels; ++p) turn_sums(block.sums + (2 * r + p) * kTileFloats);
+  block.turned = turned;
+  return block;
+}
 
 /// Calls f<row_tiles, panels>() for numbers, 1 or 2, known at run time.
 template <typename F>
@@ -77,15 +87,18 @@ inline void with_tiles(int row_tiles, int panels, F f) {
   }
 }
 
-/// Panels of n rows of `cols` values.
+/// Panels of n rows of `cols` values. More than two panels that are multiplied with weights in pairs can be turned:
+/// then `data` are not looked at, and may be null.
 struct Panels {
   const std::uint32_t* data = nullptr;
   std::int64_t n = 0, cols = 0;
+  const std::uint32_t* turned = nullptr;
 
   std::int64_t count() const { return panel_count(n); }
   PanelPair pair(std::int64_t p) const {
     const std::int64_t dwords = panel_dwords(cols);
-    return {{data + p * dwords, data + (p + 1) * dwords}};
+    const std::uint32_t* all = turned != nullptr ? turned : data;
+    return {{all + p * dwords, all + (p + 1) * dwords}};
   }
   /// Of the pair that begins with panel p.
   int panels(std::int64_t p) const { return p + 1 < count() ? 2 : 1; }
@@ -107,7 +120,8 @@ inline void prefetch_first(const RowPair& pair, std::int64_t n) {
 /// turned panels.
 struct FewRoom {
   float* sums;
-  std::byte *ring, *turned;
+  std::byte* ring;
+  std::uint32_t* turned;
 };
 
 /// The sums of some row pairs in pairs, with up to kVectorTokens tokens, in a block for each; all tiles of all pairs
@@ -123,54 +137,61 @@ inline void multiply_vectors(const RowPair* w, const Panels& x, float* sums) {
   multiply_vectors<pairs * row_tiles, tokens>(tiles, padded_k(x.cols) / kStep, x.data, out);
 }
 
-/// multiply_few() of pairs and up to kVectorTokens tokens: several row pairs at once, as long as there are as many.
-template <int tokens, typename RowsAt, typename Sink>
-inline void multiply_few_vectors(const Panels& x, std::int64_t n_pairs, float* sums, RowsAt rows, Sink sink) {
-  constexpr int kMost = kPairsAtOnce<tokens>;
-  for (std::int64_t i = 0; i < n_pairs;) {
-    RowPair w[kMost];
-    int whole = 0;  // pairs of two tiles from i on
-    for (; whole < kMost && i + whole < n_pairs; ++whole) {
-      w[whole] = rows(i + whole);
-      if (row_tiles_of(w[whole]) == 1) break;
-    }
-    int done = 1;
-    if (whole == kMost) {
-      multiply_vectors<kMost, 2, tokens>(w, x, sums);
-      done = kMost;
-    } else if (whole >= 2) {
-      multiply_vectors<2, 2, tokens>(w, x, sums);
-      done = 2;
-    } else if (whole == 1) {
-      multiply_vectors<1, 2, tokens>(w, x, sums);
-    } else {
-      multiply_vectors<1, 1, tokens>(w, x, sums);
-    }
-    for (int j = 0; j < done; ++j) sink(SumBlock{i + j, 0, row_tiles_of(w[j]), 1, sums + j * kSumFloats});
-    i += done;
+/// How many row pairs from i on, of two tiles in pairs each, can be multiplied at once; `w`: room for them.
+template <int most, typename RowsAt>
+inline int whole_pairs(std::int64_t i, std::int64_t n_pairs, RowsAt rows, RowPair (&w)[most]) {
+  int count = 0;
+  for (; count < most && i + count < n_pairs; ++count) {
+    w[count] = rows(i + count);
+    if (!w[count].in_pairs() || row_tiles_of(w[count]) == 1) break;
   }
+  return count == most ? most : smaller(count, 2);
+}
+
+/// Multiplies row pairs from i on, w[0] being the first, with up to kVectorTokens tokens, and returns how many.
+template <int tokens, typename RowsAt>
+inline int multiply_few_vectors(const Panels& x, std::int64_t i, std::int64_t n_pairs, float* sums, RowsAt rows) {
+  constexpr int kMost = kPairsAtOnce<tokens>;
+  RowPair w[kMost];
+  const int count = whole_pairs(i, n_pairs, rows, w);
+  if (count == kMost) {
+    multiply_vectors<kMost, 2, tokens>(w, x, sums);
+    return kMost;
+  }
+  if (count == 2) {
+    multiply_vectors<2, 2, tokens>(w, x, sums);
+    return 2;
+  }
+  row_tiles_of(w[0]) == 2 ? multiply_vectors<1, 2, tokens>(w, x, sums) : multiply_vectors<1, 1, tokens>(w, x, sums);
+  return 1;
 }
 
 /// Multiplies up to two panels with row pairs 0 .. n_pairs - 1 (rows(i); where its second tile is empty, only the first
 /// is computed) and hands every block to `sink`, in order. `room`: what a worker has for it.
 template <typename RowsAt, typename Sink>
 inline void multiply_few(const Panels& x, std::int64_t n_pairs, const FewRoom& room, RowsAt rows, Sink sink) {
-  if (n_pairs == 0) return;
   const PanelPair pair = x.pair(0);
-  const bool in_pairs = rows(0).tiles[0].in_pairs;  // as all of them
-  if (in_pairs && x.n <= kVectorTokens)
-    return with_tokens(x.n, [&]<int tokens>() { multiply_few_vectors<tokens>(x, n_pairs, room.sums, rows, sink); });
-  if (in_pairs) turn_panels(x.data, x.count(), x.cols, room.turned);
-  for (std::int64_t i = 0; i < n_pairs; ++i) {
+  bool turned = false;
+  for (std::int64_t i = 0; i < n_pairs;) {
     const RowPair w = rows(i);
+    const bool in_pairs = w.in_pairs();
+    if (in_pairs && x.n <= kVectorTokens) {
+      int count = 0;
+      with_tokens(x.n, [&]<int tokens>() { count = multiply_few_vectors<tokens>(x, i, n_pairs, room.sums, rows); });
+      for (int j = 0; j < count; ++j, ++i)
+        sink(SumBlock{i, 0, row_tiles_of(rows(i)), 1, room.sums + j * kSumFloats, true});
+      continue;
+    }
+    if (in_pairs && !turned) turn_panels(x.data, x.count(), x.cols, room.turned);
+    turned = turned || in_pairs;
     with_tiles(row_tiles_of(w), x.panels(0), [&]<int row_tiles, int panels>() {
       if (in_pairs) return multiply_turned<row_tiles, panels>(w, padded_k(x.cols) / kStep, room.turned, room.sums);
       zero_sums<row_tiles, panels>();
-      w.is_quantised() ? add_decoded<row_tiles, panels>(w, x.cols, pair, room.ring)
-                       : add_columns<row_tiles, panels>(w, x.cols, pair);
+      w.is_decoded() ? add_decoded<row_tiles, panels>(w, x.cols, pair, room.ring)
+                     : add_columns<row_tiles, panels>(w, x.cols, pair);
       store_sums<row_tiles, panels>(room.sums);
     });
-    sink(SumBlock{i, 0, row_tiles_of(w), x.panels(0), room.sums});
+    sink(SumBlock{i++, 0, row_tiles_of(w), x.panels(0), room.sums, in_pairs});
   }
 }
 
@@ -205,8 +226,9 @@ inline __m512 finished_row(const Linear& w, std::int64_t m, std::int64_t j, std:
 
 /// Stores a block's outputs, of which the first is output `feature` of the layer, as lines of panels; adds the old
 /// values where asked for.
-inline void store_lines(const SumBlock& block, std::int64_t feature, const Linear& w, bool accumulate,
+inline void store_lines(const SumBlock& sums_of, std::int64_t feature, const Linear& w, bool accumulate,
                         const Activations& out) {
+  const SumBlock block = turned_or_not(sums_of, false);
   for (int i = 0; i < block.row_tiles; ++i) {
     const std::int64_t first = feature + i * kRegisterRows, count = smaller(w.rows - first, kRegisterRows);
     for (int j = 0; j < block.panels; ++j) {
@@ -223,19 +245,18 @@ inline void store_lines(const SumBlock& block, std::int64_t feature, const Linea
 
 /// The same in rows, row m of n at row(m).
 template <typename RowAt>
-inline void store_rows(const SumBlock& block, std::int64_t n, std::int64_t feature, const Linear& w, bool accumulate,
+inline void store_rows(const SumBlock& sums_of, std::int64_t n, std::int64_t feature, const Linear& w, bool accumulate,
                        RowAt row) {
+  const SumBlock block = turned_or_not(sums_of, true);
   for (int i = 0; i < block.row_tiles; ++i) {
     const std::int64_t begin = feature + i * kRegisterRows;
     const __mmask16 lanes = first_lanes(w.rows - begin);
     for (int j = 0; j < block.panels; ++j) {
       const std::int64_t first = (block.first_panel + j) * kPanelLanes, tokens = smaller(n - first, kPanelLanes);
-      __m512 lines[16], rows[16];
-      for (int r = 0; r < 16; ++r) lines[r] = _mm512_load_ps(block.tile(i, j) + 16 * r);
-      transpose(lines, rows);
       for (std::int64_t t = 0; t < tokens; ++t) {
         float* out = row(first + t) + begin;
-        __m512 value = finished_row(w, first + t, begin, w.rows - begin, rows[t]);
+        const __m512 sums = _mm512_load_ps(block.tile(i, j) + 16 * t);
+        __m512 value = finished_row(w, first + t, begin, w.rows - begin, sums);
         if (accumulate) value = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, out), value);
         _mm512_mask_storeu_ps(out, lanes, value);
       }

@@ -136,7 +136,7 @@ void run_inner(const MoeArgs& args, Slice slice) {
         const Panels x = is_whole ? batch : Panels{Gathered(args).panel(slot.first_panel), ffn.n, cols};
         const RowPair later =
             next == nullptr ? RowPair() : gate_and_up_rows(network_of(args, *next), next_tiles.begin * kUnitRows);
-        gate_and_up(ffn, x, {tiles.begin, tiles.end, slice.worker}, own, later);
+        gate_and_up(ffn, x, false, {tiles.begin, tiles.end, slice.worker}, own, later);
       });
 }
 
@@ -157,18 +157,16 @@ struct DownOutputs {
   __m512 finished(__m512 sums) const { return finished_row(w, 0, first, w.rows - first, sums); }
 };
 
-/// Adds outputs of one panel of tokens, [16 features][16 tokens]: those of rows [rows.begin, rows.end) of a list.
+/// Adds outputs of one panel of tokens, [16 tokens][16 features]: those of rows [rows.begin, rows.end) of a list.
 /// `lane(i)`: which token row i is.
 template <typename LaneOf>
 void add_tile(const float* tile, const RoutedRow* list, const Range<std::int64_t>& rows, const DownOutputs& outputs,
               const RowSums& sums, LaneOf lane) {
-  __m512 lines[16], tokens[16];
-  for (int i = 0; i < 16; ++i) lines[i] = _mm512_load_ps(tile + i * kPanelLanes);
-  transpose(lines, tokens);
   for (std::int64_t i = rows.begin; i < rows.end; ++i) {
     const RoutedRow& routed = list[i];
     float* sum = sums.at(routed.row, outputs.output);
-    const __m512 value = _mm512_mul_ps(outputs.finished(tokens[lane(i)]), _mm512_set1_ps(routed.weight));
+    const __m512 value =
+        _mm512_mul_ps(outputs.finished(_mm512_load_ps(tile + 16 * lane(i))), _mm512_set1_ps(routed.weight));
     _mm512_store_ps(sum, routed.first ? value : _mm512_add_ps(_mm512_load_ps(sum), value));
   }
 }
@@ -187,7 +185,8 @@ void add_slot(const MoeArgs& args, const Routes& routes, const ExpertSlot& slot,
     const RowPair pair = rows_of(ffn.down, (block.first_unit + i) * kUnitRows, ffn.down.rows);
     return i + 1 < block.units() ? pair : followed_by(pair, later);
   };
-  multiply(x, block.units(), 1, own, weights, [&](const SumBlock& product) {
+  multiply(x, block.units(), 1, own, weights, [&](const SumBlock& sums_of) {
+    const SumBlock product = turned_or_not(sums_of, true);
     for (int panel = 0; panel < product.panels; ++panel) {
       const std::int64_t first = (skipped + product.first_panel + panel) * kPanelLanes;
       const Range<std::int64_t> own_rows{larger(rows.begin, first), smaller(rows.end, first + kPanelLanes)};

@@ -11,7 +11,7 @@
 // zeros, as operands and as results.
 #pragma once
 
-#include "amx/quant_rows.h"
+#include "amx/panels.h"
 
 namespace qinfer::kernels::amx {
 namespace {
@@ -59,9 +59,10 @@ inline void turn_pairs(const std::byte* step, std::byte* out) {
 }
 
 /// Panels of tokens as such operands, [panel][k / 32][16 tokens][32].
-inline void turn_panels(const std::uint32_t* panels, std::int64_t count, std::int64_t cols, std::byte* out) {
+inline void turn_panels(const std::uint32_t* panels, std::int64_t count, std::int64_t cols, std::uint32_t* out) {
   const auto* from = reinterpret_cast<const std::byte*>(panels);
-  for (std::int64_t at = 0; at < count * panel_dwords(cols) * 4; at += kPairStepBytes) turn_pairs(from + at, out + at);
+  auto* to = reinterpret_cast<std::byte*>(out);
+  for (std::int64_t at = 0; at < count * panel_dwords(cols) * 4; at += kPairStepBytes) turn_pairs(from + at, to + at);
 }
 
 /// Where a step of a tile is, and where the one that is fetched meanwhile.
@@ -140,7 +141,8 @@ inline void turn_sums(float* tile) {
   turn_pairs(reinterpret_cast<std::byte*>(tile), reinterpret_cast<std::byte*>(tile));
 }
 
-/// Sums of tiles and up to kVectorTokens tokens of one panel, [16 features][16 tokens] of each tile.
+/// Sums of tiles and up to kVectorTokens tokens of one panel, [16 tokens][16 features] of each tile, zeros after the
+/// last token.
 template <int tiles, int tokens>
 [[gnu::noinline]] void multiply_vectors(const RowTile* const (&w)[tiles], std::int64_t n_steps, const std::uint32_t* x,
                                         float* const (&out)[tiles]) {
@@ -155,17 +157,15 @@ template <int tiles, int tokens>
     for (int i = 0; i < tiles; ++i) steps[i] = step_at(*w[i], s, n_steps, kVectorStepsAhead<tiles>, copies[i]);
     add_vectors<tiles, tokens>(steps, x, sums);
   }
-  for (int i = 0; i < tiles; ++i) {
+  for (int i = 0; i < tiles; ++i)
     for (int t = 0; t < 16; ++t)
       _mm512_store_ps(out[i] + 16 * t, t < tokens ? sums[i][smaller(t, tokens - 1)] : _mm512_setzero_ps());
-    turn_sums(out[i]);
-  }
 }
 
-/// Sums of a row pair and one or two panels by tiles, as store_sums() stores them; `x`: turned panels.
+/// Sums of a row pair and one or two turned panels by tiles, as store_sums() stores them, tokens as rows.
 template <int row_tiles, int panels>
-inline void multiply_turned(const RowPair& w, std::int64_t n_steps, const std::byte* x, float* out) {
-  const std::int64_t panel_bytes = n_steps * kPairStepBytes;
+inline void multiply_turned(const RowPair& w, std::int64_t n_steps, const std::uint32_t* x, float* out) {
+  const std::uint32_t* x1 = x + n_steps * kPairStepBytes / 4;
   alignas(64) std::byte copies[row_tiles][kPairStepBytes];
   const auto step = [&](std::int64_t s, int i) {
     const PairStep one = step_at(w.tiles[i], s, n_steps, kTileStepsAhead, copies[i]);
@@ -174,21 +174,9 @@ inline void multiply_turned(const RowPair& w, std::int64_t n_steps, const std::b
     return one.at;
   };
   zero_sums<row_tiles, panels>();
-  for (std::int64_t s = 0; s < n_steps; ++s, x += kPairStepBytes) {
-    tile_load<2>(x, 64);
-    if constexpr (panels == 2) tile_load<3>(x + panel_bytes, 64);
-    tile_load<0>(step(s, 0), 64);
-    tile_multiply<4, 2, 0>();
-    if constexpr (panels == 2) tile_multiply<5, 3, 0>();
-    if constexpr (row_tiles == 2) {
-      tile_load<1>(step(s, 1), 64);
-      tile_multiply<6, 2, 1>();
-      if constexpr (panels == 2) tile_multiply<7, 3, 1>();
-    }
-  }
+  for (std::int64_t s = 0; s < n_steps; ++s, x += kPairStepBytes / 4, x1 += kPairStepBytes / 4)
+    multiply_turned_step<row_tiles, panels>([&](int tile) { return step(s, tile); }, x, x1);
   store_sums<row_tiles, panels>(out);
-  for (int r = 0; r < row_tiles; ++r)
-    for (int p = 0; p < panels; ++p) turn_sums(out + (2 * r + p) * kTileFloats);
 }
 
 /// Calls f(number of tokens, as a constant).

@@ -8,34 +8,37 @@ namespace qinfer::kernels::amx {
 // ---- linear ----
 
 std::int64_t linear_units(const LinearArgs& args, std::int32_t phase) {
-  return phase == 0 ? inner_units({&args.w}) : units_of(args.w.rows);
+  return phase == 0 ? prepare_units({&args.w}, args.n) : units_of(args.w.rows);
 }
 
 void linear(const LinearArgs& args, std::int32_t phase, Slice slice) {
-  if (phase == 0) return write_rounded_inner({&args.w}, args.x, slice);
+  auto* turned = reinterpret_cast<std::uint32_t*>(args.workspace.shared);
+  if (phase == 0) return prepare({&args.w}, args.x, args.n, slice, turned);
   const TileRegion region;
   const OwnSpace own(args.workspace, slice.worker);
   prefetch_first(rows_of(args.w, slice.begin * kUnitRows, args.w.rows), args.n);
-  project_residual(panels_of(args.x, args.n, args.w.cols, own), args.w, args.accumulate, slice, own, args.out);
+  project_residual(prepared({&args.w}, args.x, args.n, turned, own), args.w, args.accumulate, slice, own, args.out);
 }
 
 WorkspaceSize linear_workspace(const Shape& shape) {
-  return {0, OwnSpace::bytes(shape.batch, 1, static_cast<std::int64_t>(widest_linear(shape)))};
+  const auto cols = static_cast<std::int64_t>(widest_linear(shape));
+  return {turned_bytes(shape.batch, cols), OwnSpace::bytes(shape.batch, 1, cols)};
 }
 
 // ---- the LM head ----
 
 std::int64_t lm_head_units(const LmHeadArgs& args, std::int32_t phase) {
-  return phase == 0 ? inner_units({&args.w}) : units_of(args.w.rows);
+  return phase == 0 ? prepare_units({&args.w}, args.n) : units_of(args.w.rows);
 }
 
 void lm_head(const LmHeadArgs& args, std::int32_t phase, Slice slice) {
-  if (phase == 0) return write_rounded_inner({&args.w}, args.x, slice);
+  auto* turned = reinterpret_cast<std::uint32_t*>(args.workspace.shared);
+  if (phase == 0) return prepare({&args.w}, args.x, args.n, slice, turned);
   {
     const TileRegion region;
     const OwnSpace own(args.workspace, slice.worker);
     prefetch_first(rows_of(args.w, slice.begin * kUnitRows, args.w.rows), args.n);
-    project(panels_of(args.x, args.n, args.w.cols, own), args.w, slice, own,
+    project(prepared({&args.w}, args.x, args.n, turned, own), args.w, slice, own,
             [&](const SumBlock& block, std::int64_t feature) {
               store_rows(block, args.n, feature, args.w, false, [&](std::int64_t m) { return args.out[m]; });
             });
@@ -43,7 +46,9 @@ void lm_head(const LmHeadArgs& args, std::int32_t phase, Slice slice) {
   if (args.softcap != 0) avx512::cap_logits(args, slice.begin * kUnitRows, slice.end * kUnitRows);
 }
 
-WorkspaceSize lm_head_workspace(const Shape& shape) { return {0, OwnSpace::bytes(shape.batch, 1, shape.hidden)}; }
+WorkspaceSize lm_head_workspace(const Shape& shape) {
+  return {turned_bytes(shape.batch, shape.hidden), OwnSpace::bytes(shape.batch, 1, shape.hidden)};
+}
 
 // ---- queries, keys and values: a unit is a head ----
 
@@ -54,8 +59,9 @@ float* shared_rope(const QkvArgs& args, std::int64_t panel) {
 }
 
 /// The outputs of one pair of row tiles of a head, from line `feature` on.
-void copy_values(const SumBlock& block, std::int64_t feature, const Head& head, std::int64_t width,
+void copy_values(const SumBlock& sums_of, std::int64_t feature, const Head& head, std::int64_t width,
                  const HeadSpace& space) {
+  const SumBlock block = turned_or_not(sums_of, false);
   for (int panel = 0; panel < block.panels; ++panel)
     for (int tile = 0; tile < block.row_tiles; ++tile)
       for (std::int64_t r = 0; r < kRegisterRows; ++r) {
@@ -103,20 +109,26 @@ void finish_waiting(const QkvArgs& args, Slice slice) {
 
 std::int64_t rope_units(const QkvArgs& args) { return args.rope != nullptr ? shared_rope_panels(args.n) : 0; }
 
-/// Shared rope tables, and what additions make of the rows.
+/// Where turned operands are in the shared workspace: after the rope tables and what waits for the norm over all heads.
+std::uint32_t* turned_operands(const QkvArgs& args) {
+  const std::int64_t waiting = args.norm_whole ? panel_count(args.n) * kPanelLanes * waiting_width(args) : 0;
+  return reinterpret_cast<std::uint32_t*>(shared_rope(args, shared_rope_panels(args.n)) + waiting);
+}
+
+/// Shared rope tables, what additions make of the rows, and turned operands.
 void prepare_qkv(const QkvArgs& args, Slice slice) {
   const std::int64_t units = rope_units(args);
   for (std::int64_t panel = slice.begin; panel < smaller(slice.end, units); ++panel)
     transpose_rope(args, panel, shared_rope(args, panel));
   if (slice.end > units)
-    write_rounded_inner({&args.wq, &args.wk, &args.wv}, args.x,
-                        {larger(slice.begin - units, std::int64_t{0}), slice.end - units, slice.worker});
+    prepare({&args.wq, &args.wk, &args.wv}, args.x, args.n,
+            {larger(slice.begin - units, std::int64_t{0}), slice.end - units, slice.worker}, turned_operands(args));
 }
 
 }  // namespace
 
 std::int64_t qkv_units(const QkvArgs& args, std::int32_t phase) {
-  if (phase == 0) return rope_units(args) + inner_units({&args.wq, &args.wk, &args.wv});
+  if (phase == 0) return rope_units(args) + prepare_units({&args.wq, &args.wk, &args.wv}, args.n);
   return phase == 1 ? head_count(args) : waiting_units(args, kPanelLanes);
 }
 
@@ -136,13 +148,15 @@ void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
   // Lines that no tile of sums has stay zero.
   for (std::int64_t i = 0; i < 2 * space.head_floats; i += kPanelLanes)
     _mm512_store_ps(space.values + i, _mm512_setzero_ps());
-  project_heads(args, panels_of(args.x, args.n, args.wq.cols, space.own), slice, space);
+  project_heads(args, prepared({&args.wq, &args.wk, &args.wv}, args.x, args.n, turned_operands(args), space.own), slice,
+                space);
 }
 
 WorkspaceSize qkv_workspace(const Shape& shape) {
   const std::int64_t rope = shared_rope_panels(shape.batch) * rope_floats(shape.head_dim);
   return {static_cast<std::uint64_t>(rope) * sizeof(float) +
-              waiting_bytes(shape, static_cast<std::uint64_t>(panel_count(shape.batch)) * kPanelRows),
+              waiting_bytes(shape, static_cast<std::uint64_t>(panel_count(shape.batch)) * kPanelRows) +
+              turned_bytes(shape.batch, shape.hidden),
           HeadSpace::bytes(shape.batch, shape.head_dim, shape.hidden)};
 }
 

@@ -28,7 +28,8 @@ struct OwnSpace {
   }
   FewRoom few(std::int64_t cols) const {
     std::byte* ring = memory + sums_bytes(kMostPairsAtOnce);
-    return {reinterpret_cast<float*>(memory), ring, ring + kRingBytes + panels_bytes(1, cols)};
+    return {reinterpret_cast<float*>(memory), ring,
+            reinterpret_cast<std::uint32_t*>(ring + kRingBytes + panels_bytes(1, cols))};
   }
 
   static std::uint64_t bytes(std::uint32_t batch, std::int64_t whole, std::int64_t cols) {
@@ -55,6 +56,53 @@ inline Panels panels_of(const Activations& x, std::int64_t n, std::int64_t cols,
   return {own.panel(), n, cols};
 }
 
+/// write_inner() of the values that tiles multiply: row-major ones are rounded to bf16 as pack_panel() rounds them,
+/// where numbers smaller than 2^-126 become zero, so that a row gives the same in batches of any size.
+inline void write_rounded_inner(std::initializer_list<const Linear*> layers, const Activations& x, Slice slice) {
+  write_inner_of(layers, slice, [&](std::int64_t m, std::int64_t k) {
+    const float value = operand_at(x, m, k);
+    return value > -0x1p-126f && value < 0x1p-126f ? 0.0f : bf16_to_f32(f32_to_bf16(value));
+  });
+}
+
+// ---- turned panels, which a phase of their own makes for all workers ----
+
+/// Whether n rows are multiplied with these matrices as turned panels.
+inline bool takes_turned(std::initializer_list<const Linear*> layers, std::int64_t n) {
+  bool in_pairs = panel_count(n) > 2;
+  for (const Linear* w : layers)
+    in_pairs = in_pairs && (w->data == nullptr || w->format.layout == WeightLayout::pairs16);
+  return in_pairs;
+}
+/// Panels to turn, each a unit.
+inline std::int64_t turn_units(std::initializer_list<const Linear*> layers, std::int64_t n) {
+  return takes_turned(layers, n) ? panel_count(n) : 0;
+}
+inline std::uint64_t turned_bytes(std::uint32_t batch, std::int64_t cols) {
+  return panel_count(batch) > 2 ? panels_bytes(batch, cols) : 0;
+}
+
+/// What comes before some layers multiply n rows of x: units of additions, then of panels to turn.
+inline std::int64_t prepare_units(std::initializer_list<const Linear*> layers, std::int64_t n) {
+  return inner_units(layers) + turn_units(layers, n);
+}
+inline void prepare(std::initializer_list<const Linear*> layers, const Activations& x, std::int64_t n, Slice slice,
+                    std::uint32_t* turned) {
+  write_rounded_inner(layers, x, slice);
+  const std::int64_t first = inner_units(layers), cols = (*layers.begin())->cols, dwords = panel_dwords(cols);
+  const std::int64_t begin = larger(slice.begin - first, std::int64_t{0}),
+                     end = smaller(slice.end - first, turn_units(layers, n));
+  if (begin < end) turn_panels(x.pairs() + begin * dwords, end - begin, cols, turned + begin * dwords);
+}
+
+/// Operands of layers for which prepare() has been called.
+inline Panels prepared(std::initializer_list<const Linear*> layers, const Activations& x, std::int64_t n,
+                       const std::uint32_t* turned, const OwnSpace& own) {
+  const std::int64_t cols = (*layers.begin())->cols;
+  if (takes_turned(layers, n)) return {nullptr, n, cols, turned};
+  return panels_of(x, n, cols, own);
+}
+
 /// Multiplies with the rows of a slice of units; every block goes to sink(block, its first output).
 template <typename Sink>
 inline void project(const Panels& x, const Matrix& w, Slice slice, const OwnSpace& own, Sink sink) {
@@ -70,15 +118,6 @@ inline void project_residual(const Panels& x, const Linear& w, bool accumulate, 
   project(x, w, slice, own, [&](const SumBlock& block, std::int64_t feature) {
     if (!out.is_row_major()) return store_lines(block, feature, w, accumulate, out);
     store_rows(block, x.n, feature, w, accumulate, [&](std::int64_t m) { return out.row(m); });
-  });
-}
-
-/// write_inner() of the values that tiles multiply: row-major ones are rounded to bf16 as pack_panel() rounds them,
-/// where numbers smaller than 2^-126 become zero, so that a row gives the same in batches of any size.
-inline void write_rounded_inner(std::initializer_list<const Linear*> layers, const Activations& x, Slice slice) {
-  write_inner_of(layers, slice, [&](std::int64_t m, std::int64_t k) {
-    const float value = operand_at(x, m, k);
-    return value > -0x1p-126f && value < 0x1p-126f ? 0.0f : bf16_to_f32(f32_to_bf16(value));
   });
 }
 
@@ -114,9 +153,13 @@ struct HeadSpace {
   }
 };
 
-/// The shared workspace of a feed-forward network: panels of activation(gate) * up.
+/// The shared workspace of a feed-forward network: panels of activation(gate) * up, turned if the down projection takes
+/// them so; then turned operands.
 inline std::uint32_t* inner_panels(const FfnArgs& args) {
   return reinterpret_cast<std::uint32_t*>(args.workspace.shared);
+}
+inline std::uint32_t* turned_operands(const FfnArgs& args) {
+  return inner_panels(args) + panel_count(args.n) * panel_dwords(args.gate.rows);
 }
 
 }  // namespace

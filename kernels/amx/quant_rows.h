@@ -2,7 +2,7 @@
 // a ring in the L1, two steps before they are multiplied, while sums of all columns stay in their registers.
 #pragma once
 
-#include "amx/panels.h"
+#include "amx/pairs.h"
 
 namespace qinfer::kernels::amx {
 namespace {
@@ -44,8 +44,12 @@ inline bool shares_squares(const RowPair& rows) {
                        r < rows.count ? _mm512_load_si512(lines + 64 * (skipped + r)) : _mm512_setzero_si512());
 }
 
-/// Columns [k, k + 32) of rows of the file or of squares as a tile, zeros after `cols`.
+/// Columns [k, k + 32) of rows of any kind as a tile, zeros after `cols`.
 inline void bring_rows(const RowTile& rows, std::int64_t k, std::int64_t cols, std::byte* out) {
+  if (rows.in_pairs) {
+    copy_pairs(rows, k / kStep, out);
+    return turn_pairs(out, out);
+  }
   if (rows.quant == nullptr) return copy_edge(rows, k, cols, out);
   const SubBlock sub = sub_of(*rows.quant, k / kStep);
   if (!rows.is_whole()) return decode_across(rows, sub, out);

@@ -49,7 +49,12 @@ struct RowTile {
 struct RowPair {
   RowTile tiles[2];
 
-  bool is_quantised() const { return tiles[0].quant != nullptr || tiles[1].quant != nullptr; }
+  /// Whether some rows are no operand of the micro-kernel as they are.
+  bool is_decoded() const {
+    return tiles[0].quant != nullptr || tiles[1].quant != nullptr || tiles[0].in_pairs || tiles[1].in_pairs;
+  }
+  /// Whether all rows are.
+  bool in_pairs() const { return tiles[0].in_pairs && (tiles[1].count == 0 || tiles[1].in_pairs); }
 };
 
 /// Panels of one call: where k = 0 of each is.
@@ -101,6 +106,23 @@ template <int row_tiles, int panels, bool once = false>
     tile_load<1>(w1, stride);
     tile_multiply<6, 1, 2>();
     if constexpr (panels == 2) tile_multiply<7, 1, 3>();
+  }
+}
+
+/// The same of weights in pairs and turned panels, whose sums have tokens as rows and features as lanes. Registers have
+/// what they have in multiply_step(): the operands change places. weights(i): where tile i is.
+template <int row_tiles, int panels, bool once = false, typename WeightsOf>
+[[gnu::always_inline]] inline void multiply_turned_step(WeightsOf weights, const std::uint32_t* x0,
+                                                        const std::uint32_t* x1) {
+  load_activations<2, once>(x0);
+  if constexpr (panels == 2) load_activations<3, once>(x1);
+  tile_load<0>(weights(0), 64);
+  tile_multiply<4, 2, 0>();
+  if constexpr (panels == 2) tile_multiply<5, 3, 0>();
+  if constexpr (row_tiles == 2) {
+    tile_load<1>(weights(1), 64);
+    tile_multiply<6, 2, 1>();
+    if constexpr (panels == 2) tile_multiply<7, 3, 1>();
   }
 }
 

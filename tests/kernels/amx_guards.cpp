@@ -132,13 +132,13 @@ void guarded_lm_head(const KernelSet& set, WeightLayout layout, std::int64_t n, 
 
 /// Projections, the write to a cache between guard pages, and attention over it: values are all the same, and so is
 /// their mean.
-void guarded_attention(const KernelSet& set, WeightLayout weights, std::int64_t n, std::uint32_t head_dim, DType type,
-                       bool at_end, bool norm_whole) {
+void guarded_attention(const KernelSet& set, WeightLayout weights, WeightLayout of_values, std::int64_t n,
+                       std::uint32_t head_dim, DType type, bool at_end, bool norm_whole) {
   constexpr std::int64_t kHidden = 33;
   constexpr std::uint32_t kHeads = 4, kKvHeads = 2;
   const std::int64_t width = kHeads * head_dim, kv_width = kKvHeads * head_dim;
   const GuardedMatrix wq(width, kHidden, weights, at_end), wk(kv_width, kHidden, weights, at_end),
-      wv(kv_width, kHidden, weights, at_end);
+      wv(kv_width, kHidden, of_values, at_end);
   const KvLayout layout{type, 1, kKvHeads, head_dim, set.kv_head_dim_padded(head_dim, type), 32, set.kv_order(type)};
   const Guarded cache(layout.blocks_for(static_cast<std::uint64_t>(n)) * layout.block_bytes());
   const Sequence sequence{{cache.data(), nullptr}, 0, static_cast<std::int32_t>(n), 0};
@@ -205,7 +205,8 @@ TEST_CASE("AMX operations read and write nothing but their operands", "[amx]") {
         for (const std::uint32_t head_dim : {10u, 32u, 80u})
           for (const DType type : {DType::bf16, DType::f16, DType::f32})
             for (const bool norm_whole : {false, true})
-              guarded_attention(set, layout, n, head_dim, type, at_end, norm_whole);
+              for (const WeightLayout of_values : {layout, WeightLayout::row_major})
+                guarded_attention(set, layout, of_values, n, head_dim, type, at_end, norm_whole);
       }
   };
   for (const char* name : {"amx", "amx_mixed"}) check(*emulated_set(name), WeightLayout::row_major);

@@ -86,7 +86,7 @@ inline LinearRun guarded_linear(const KernelSet& set, std::int64_t n, std::int64
                   false, out.view(), {shared.data(), own.data(), size.per_worker}};
   emulator::watch(weights.data(), weight_size);
   const emulator::Counts before = emulator::counts();
-  set.linear.run(args, 1, {0, set.linear.units(args, 1), 0});
+  for (const int phase : {0, 1}) set.linear.run(args, phase, {0, set.linear.units(args, phase), 0});
   LinearRun run{out.rows(), emulator::counts()};
   run.counts.multiplications -= before.multiplications;
   run.counts.loads -= before.loads;

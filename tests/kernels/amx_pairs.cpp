@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kernels/amx_kernels.h"
+#include "kernels/quant_support.h"
 
 namespace qinfer::test {
 namespace {
@@ -89,17 +90,18 @@ TEST_CASE("every AMX operation equals its definition with weights in pairs", "[a
   test_moe_invariance(set);
 }
 
-TEST_CASE("AMX linear layers in pairs have the bits of rows, and read each line once", "[amx]") {
+TEST_CASE("AMX linear layers in pairs have the bits of rows, and read each line once for 32 tokens", "[amx]") {
   const KernelSet* set = emulated_set();
   SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512");
   const bool counted = !emulator::is_native();
   struct Case {
     std::int64_t n, cols, outputs;
   };
-  const Case cases[] = {{1, 64, 128},  {5, 96, 64},  {16, 64, 96}, {17, 256, 64},   {33, 100, 50},   {40, 33, 33},
-                        {7, 31, 17},   {1, 1, 1},    {32, 32, 16}, {2, 65, 31},     {64, 64, 64},    {9, 2, 97},
-                        {40, 64, 640}, {48, 31, 15}, {3, 160, 32}, {530, 2100, 40}, {33, 2100, 700}, {31, 128, 160},
-                        {1, 97, 400},  {2, 40, 304}, {3, 96, 260}, {4, 130, 80},    {1, 2100, 96},   {1, 64, 240}};
+  const Case cases[] = {{1, 64, 128},   {5, 96, 64},    {16, 64, 96}, {17, 256, 64},   {33, 100, 50},   {40, 33, 33},
+                        {7, 31, 17},    {1, 1, 1},      {32, 32, 16}, {2, 65, 31},     {64, 64, 64},    {9, 2, 97},
+                        {40, 64, 640},  {48, 31, 15},   {3, 160, 32}, {530, 2100, 40}, {33, 2100, 700}, {31, 128, 160},
+                        {130, 100, 64}, {64, 1100, 50}, {1, 97, 400}, {2, 40, 304},    {3, 96, 260},    {4, 130, 80},
+                        {1, 2100, 96},  {1, 64, 240}};
   for (const Case& c : cases)
     for (const bool at_end : {true, false}) {
       INFO("n " << c.n << " cols " << c.cols << " outputs " << c.outputs << (at_end ? " at the end" : " at the begin"));
@@ -107,10 +109,11 @@ TEST_CASE("AMX linear layers in pairs have the bits of rows, and read each line 
                       pairs = guarded_linear(*set, c.n, c.cols, c.outputs, at_end, WeightLayout::pairs16);
       CHECK((pairs.out == rows.out));
       if (!counted) continue;
-      const bool by_tiles = c.n > kVectorTokens, in_place = by_tiles && c.n <= 32;
+      const bool by_tiles = c.n > kVectorTokens;
       CHECK(pairs.counts.multiplications == (by_tiles ? rows.counts.multiplications : 0));
-      const std::int64_t lines = (c.outputs + 15) / 16 * 16 * ((c.cols + 31) / 32);
-      CHECK(pairs.counts.watched_lines == static_cast<std::uint64_t>(in_place ? lines : 0));
+      // By every two panels.
+      const std::int64_t lines = (c.outputs + 15) / 16 * 16 * ((c.cols + 31) / 32) * ((c.n + 31) / 32);
+      CHECK(pairs.counts.watched_lines == static_cast<std::uint64_t>(by_tiles ? lines : 0));
     }
 }
 
@@ -148,6 +151,58 @@ TEST_CASE("few tokens on AVX-512 have the bits of tiles, whatever the values and
     const OtherRounding rounding;
     for (std::int64_t n = 1; n <= kVectorTokens; ++n) check(n, n);
   }
+}
+
+TEST_CASE("AMX feed-forward networks have the same bits whichever matrices are in pairs", "[amx]") {
+  const KernelSet* set = emulated_set();
+  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512");
+  constexpr std::int64_t kTokens = 150, kHidden = 72, kWidth = 90;
+  Random random(3);
+  const auto bits_of = [&](std::int64_t count) {
+    std::vector<std::uint16_t> values(static_cast<std::size_t>(count));
+    for (std::uint16_t& value : values) value = bf16_of(random.value());
+    return values;
+  };
+  const std::vector<std::uint16_t> matrices[] = {bits_of(kWidth * kHidden), bits_of(kWidth * kHidden),
+                                                 bits_of(kHidden * kWidth)};
+  const std::vector<float> x = random.values(kTokens * kHidden);
+  const std::vector<float> first = random.values(2 * kHidden), second = random.values(2 * kWidth),
+                           inner_up = random.values(2 * kWidth), outer_up = random.values(2 * kHidden);
+  const auto outputs = [&](std::int64_t n, bool has_up, int in_pairs) {
+    const auto form = [&](int i) { return (in_pairs >> i & 1) != 0 ? kPairs : kRows; };
+    const Bf16Matrix gate(form(0), matrices[0], kWidth, kHidden), up(form(1), matrices[1], kWidth, kHidden),
+        down(form(2), matrices[2], kHidden, kWidth);
+    ActivationBuffer in = operand(*set, x.data(), n, kHidden), out = residual(*set, n, kHidden);
+    FfnArgs args;
+    args.n = n, args.x = in.view(), args.out = out.view();
+    args.gate = gate.view, args.down = down.view;
+    if (has_up) args.up = up.view;
+    args.accumulate = false;
+    // An addition to the first half and one to the second, of one row each.
+    std::vector<float> inner(4);
+    const Addition of_gate{0, 1, 2, first.data(), inner_up.data(), inner.data()},
+        of_down{n - 1, 1, 2, second.data(), outer_up.data(), inner.data() + 2};
+    args.gate.additions = {&of_gate, 1}, args.down.additions = {&of_down, 1};
+    std::vector<std::byte> space;
+    const Shape shape{.batch = static_cast<std::uint32_t>(n),
+                      .hidden = kHidden,
+                      .n_heads = 1,
+                      .n_kv_heads = 1,
+                      .head_dim = 2,
+                      .ffn = kWidth,
+                      .vocab = 1,
+                      .context = 1};
+    run_all(set->ffn, args, set->ffn_workspace(shape), space, 3);
+    return out.rows();
+  };
+  for (const std::int64_t n : {1, 3, 4, 8, 9, 20, 33, 64, 130, 150})
+    for (const bool has_up : {true, false}) {
+      const std::vector<float> want = outputs(n, has_up, 0);
+      for (int in_pairs = 1; in_pairs < 8; ++in_pairs) {
+        INFO(n << " tokens, matrices in pairs " << in_pairs << (has_up ? "" : ", no up"));
+        CHECK(same_bits(outputs(n, has_up, in_pairs), want));
+      }
+    }
 }
 
 TEST_CASE("AMX looks up embeddings in pairs", "[amx]") {
