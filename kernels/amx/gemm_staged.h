@@ -1,4 +1,4 @@
-// Matrix multiplications of more than two panels (32 tokens).
+// Matrix multiplications of many panels, of more than two (32 tokens) where weights are quantised.
 //
 // A block of weights, 32 rows by 512 columns, which are 32 KiB, stays in the L1 while all panels pass it, two at a
 // time, out of the L2: by TILELOADDT1, since with the plain load they would evict the block (Goto and van de Geijn
@@ -30,9 +30,6 @@ inline constexpr std::int64_t kGroupPairs = 16;
 inline constexpr std::int64_t kPanelsAtOnce = 32;
 /// Bytes of panels beyond which their next columns are fetched ahead.
 inline constexpr std::int64_t kPanelBytesInL2 = 1200 << 10;
-/// At most as many panels read turned operands' blocks near (StagedMultiplication::fetches_near()). On a Granite Rapids
-/// a prompt of 64 tokens takes 0.88 of the time that it takes otherwise, one of 128 0.98, one of 512 1.03.
-inline constexpr std::int64_t kNearPanels = 8;
 
 /// Row pairs of a group that has a multiple of `whole`.
 inline std::int64_t group_pairs(std::int64_t whole) { return larger(whole, kGroupPairs / whole * whole); }
@@ -222,21 +219,10 @@ struct Aside {
   }
 };
 
-/// Where the two tiles of a block are, and how many bytes it is from one step to the next; for the first pass of a
-/// block out of memory, where those of the next block are.
+/// Where the two tiles of a block are, and how many bytes it is from one step to the next.
 struct BlockTiles {
   const std::byte* at[2];
   std::int64_t step;
-  const std::byte* next[2] = {nullptr, nullptr};
-
-  /// Tile i at step s of `steps`, while what is read kTileStepsAhead steps later is fetched.
-  [[gnu::always_inline]] const std::byte* fetching(int i, std::int64_t s, std::int64_t steps) const {
-    const std::int64_t later = s + kTileStepsAhead;
-    const std::byte* lines = later < steps ? at[i] + later * step : next[i] + (later - steps) * step;
-#pragma GCC unroll 16
-    for (int line = 0; line < 16; ++line) _mm_prefetch(reinterpret_cast<const char*>(lines + 64 * line), _MM_HINT_T0);
-    return at[i] + s * step;
-  }
 };
 
 /// One pair of panels passes a block: adds to the sums at `from` (null: none yet) and stores them at `to`. `turned`: so
@@ -250,11 +236,7 @@ inline void pass(const BlockTiles& w, std::int64_t steps, const PanelPair& x, co
   for (std::int64_t s = 0; s < steps; ++s, w0 += w.step, w1 += w.step, x0 += kStepDwords, x1 += kStepDwords) {
     aside.step(s);
     if constexpr (turned) {
-      if (w.next[0] != nullptr) {
-        multiply_turned_step<row_tiles, panels, true>([&](int tile) { return w.fetching(tile, s, steps); }, x0, x1);
-      } else {
-        multiply_turned_step<row_tiles, panels, true>([&](int tile) { return tile == 0 ? w0 : w1; }, x0, x1);
-      }
+      multiply_turned_step<row_tiles, panels, true>([&](int tile) { return tile == 0 ? w0 : w1; }, x0, x1);
     } else {
       multiply_step<row_tiles, panels, true>(w0, w1, 64, x0, x1);
     }
@@ -279,8 +261,7 @@ class StagedMultiplication {
         sink_(sink) {}
 
   void run() {
-    const std::int64_t first = fetches_near() ? 0 : smaller(std::int64_t{2}, blocks_.count());
-    for (std::int64_t i = 0; i < first; ++i)  // nothing before has fetched them
+    for (std::int64_t i = 0; i < smaller(std::int64_t{2}, blocks_.count()); ++i)  // nothing before has fetched them
       for (PairLines lines = lines_to_fetch(i); lines.left() > 0;)
         _mm_prefetch(reinterpret_cast<const char*>(lines.next()), _MM_HINT_T1);
     BlockCopy copy = begin_copy(0);
@@ -300,10 +281,6 @@ class StagedMultiplication {
     for (int t = 0; t < row_tiles_of(rows); ++t) whole = whole && rows.tiles[t].is_whole();
     return whole;
   }
-  /// Few panels have not the time to bring the next block into the L2: the first ones that pass a block read it out of
-  /// memory, while what they read next is fetched.
-  bool fetches_near() const { return turned && end_ - first_ <= kNearPanels; }
-
   /// Whether a block is multiplied where it is.
   static bool is_in_place(const RowPair& rows) { return turned && is_whole(rows); }
 
@@ -312,14 +289,6 @@ class StagedMultiplication {
     if (!is_in_place(rows)) return {{copy, copy + kRegisterRows * 64}, kStepBytes};
     const std::int64_t at = block.begin / kStep * kPairStepBytes;
     return {{rows.tiles[0].at + at, rows.tiles[1].at + at}, kPairStepBytes};
-  }
-
-  /// Where the tiles of the block after block i are, or where they are not read out of memory, nothing.
-  void find_next(std::int64_t i, BlockTiles& tiles) const {
-    if (!fetches_near()) return;
-    const Block block = blocks_.at(i + 1 < blocks_.count() ? i + 1 : i);
-    const RowPair rows = rows_(block.pair);
-    for (int t = 0; t < 2; ++t) tiles.next[t] = rows.tiles[t].at + block.begin / kStep * kPairStepBytes;
   }
 
   /// The copy of block i, to be done step by step; where rows or columns end in it, it is done at once.
@@ -352,9 +321,7 @@ class StagedMultiplication {
 
   Aside aside_of(std::int64_t i, const Block& block, bool in_place) const {
     const std::int64_t steps = block.steps() * panel_pairs();
-    PairLines lines;
-    if (!fetches_near()) lines = lines_to_fetch(i + (in_place ? 1 : 2));
-    Aside aside{begin_copy(i + 1), lines, {}, {}, {}, {}, nullptr};
+    Aside aside{begin_copy(i + 1), lines_to_fetch(i + (in_place ? 1 : 2)), {}, {}, {}, {}, nullptr};
     if (blocks_.along_k() > 1 && (end_ - first_) * panel_dwords(x_.cols) * 4 > kPanelBytesInL2)
       aside.panels = next_columns(x_, first_, end_, blocks_, block);
     aside.copies = {aside.copy.left(), steps};
@@ -367,8 +334,7 @@ class StagedMultiplication {
     const Block block = blocks_.at(i);
     const RowPair rows = rows_(block.pair);
     const int row_tiles = row_tiles_of(rows);
-    BlockTiles tiles = tiles_of(i, rows, block);
-    if (is_in_place(rows)) find_next(i, tiles);
+    const BlockTiles tiles = tiles_of(i, rows, block);
     const bool last = block.end == blocks_.cols, at_once = last && whole_ == 1;
     Aside aside = aside_of(i, block, is_in_place(rows));
     for (std::int64_t p = first_; p < end_; p += 2) {
@@ -380,7 +346,6 @@ class StagedMultiplication {
         pass<row_tiles_, panels, turned>(tiles, block.steps(), {{pair.at[0] + at, pair.at[1] + at}},
                                          block.begin == 0 ? nullptr : sums, at_once ? staging_.finished : sums, aside);
       });
-      tiles.next[0] = nullptr;  // it has been fetched
       if (at_once) sink_(SumBlock{block.pair, p, row_tiles, x_.panels(p), staging_.finished, turned});
     }
     if (last && !at_once && (block.in_group + 1) % whole_ == 0) finish_whole(block);

@@ -162,15 +162,17 @@ template <int tiles, int tokens>
       _mm512_store_ps(out[i] + 16 * t, t < tokens ? sums[i][smaller(t, tokens - 1)] : _mm512_setzero_ps());
 }
 
-/// Sums of a row pair and one or two turned panels by tiles, as store_sums() stores them, tokens as rows.
+/// Sums of a row pair and one or two turned panels by tiles, as store_sums() stores them, tokens as rows. `fetch`: the
+/// weights come out of memory.
 template <int row_tiles, int panels>
-inline void multiply_turned(const RowPair& w, std::int64_t n_steps, const std::uint32_t* x, float* out) {
+inline void multiply_turned(const RowPair& w, std::int64_t n_steps, const std::uint32_t* x, bool fetch, float* out) {
   const std::uint32_t* x1 = x + n_steps * kPairStepBytes / 4;
   alignas(64) std::byte copies[row_tiles][kPairStepBytes];
   const auto step = [&](std::int64_t s, int i) {
     const PairStep one = step_at(w.tiles[i], s, n_steps, kTileStepsAhead, copies[i]);
+    if (fetch)
 #pragma GCC unroll 16
-    for (int line = 0; line < 16; ++line) one.prefetch(line);
+      for (int line = 0; line < 16; ++line) one.prefetch(line);
     return one.at;
   };
   zero_sums<row_tiles, panels>();

@@ -40,12 +40,15 @@ struct OwnSpace {
   }
 };
 
-/// Multiplies all panels with row pairs 0 .. n_pairs - 1: see multiply_few() and multiply_many().
+/// Multiplies all panels with row pairs 0 .. n_pairs - 1: see multiply_few(), multiply_several() and multiply_many().
 template <typename RowsAt, typename Sink>
 inline void multiply(const Panels& x, std::int64_t n_pairs, std::int64_t whole, const OwnSpace& own, RowsAt rows,
                      Sink sink) {
-  x.count() <= 2 ? multiply_few(x, n_pairs, own.few(x.cols), rows, sink)
-                 : multiply_many(x, n_pairs, whole, Staging(own.memory), rows, sink);
+  if (x.count() <= 2) return multiply_few(x, n_pairs, own.few(x.cols), rows, sink);
+  bool as_they_are = x.count() <= kSeveralPanels;
+  for (std::int64_t i = 0; as_they_are && i < n_pairs; ++i) as_they_are = x.turned != nullptr || !rows(i).is_decoded();
+  as_they_are ? multiply_several(x, n_pairs, whole, own.few(x.cols).sums, rows, sink)
+              : multiply_many(x, n_pairs, whole, Staging(own.memory), rows, sink);
 }
 
 /// Operands as panels: as they are, or few rows packed by the worker.

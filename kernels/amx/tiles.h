@@ -158,15 +158,16 @@ inline constexpr std::int64_t kStreams = 8;
       _mm_prefetch(reinterpret_cast<const char*>(at + 64 * line), _MM_HINT_T1);
 }
 
-/// Adds all of the rows' columns, and fetches the rows that come next.
+/// Adds all of the rows' columns, and fetches the rows that come next, if asked to.
 template <int row_tiles, int panels>
-inline void add_columns(const RowPair& w, std::int64_t cols, const PanelPair& x) {
+inline void add_columns(const RowPair& w, std::int64_t cols, const PanelPair& x, bool fetch) {
   bool whole = true;
   for (int i = 0; i < row_tiles; ++i) whole = whole && w.tiles[i].is_whole();
   std::int64_t k = 0;
   for (; whole && k + kStep <= cols; k += kStep) {
+    if (fetch)
 #pragma GCC unroll 2
-    for (int i = 0; i < row_tiles; ++i) prefetch_rows(w.tiles[i], k);
+      for (int i = 0; i < row_tiles; ++i) prefetch_rows(w.tiles[i], k);
     multiply_step<row_tiles, panels>(w.tiles[0].at + 2 * k, w.tiles[1].at + 2 * k, w.tiles[0].stride,
                                      x.at[0] + k / 2 * 16, x.at[1] + k / 2 * 16);
   }
