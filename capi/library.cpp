@@ -91,11 +91,10 @@ qinfer_status qinfer_kernel_set_get_info(size_t index, qinfer_kernel_set_info* o
     if (kernels::find_kernel_set(set.name, platform::cpu_features()) != nullptr) info.flags |= QINFER_KERNELS_USABLE;
     if (set.name == chosen.any_model->name) info.flags |= QINFER_KERNELS_DEFAULT;
     if (set.exact) info.flags |= QINFER_KERNELS_EXACT;
-    if (set.chosen_for == kernels::ChosenFor::packed) info.flags |= QINFER_KERNELS_BY_NAME;
     if (set.chosen_for == kernels::ChosenFor::held_exactly) info.flags |= QINFER_KERNELS_HELD_EXACTLY;
     if (set.chosen_for == kernels::ChosenFor::held_plain) info.flags |= QINFER_KERNELS_HELD_PLAIN;
     if (set.chosen_for == kernels::ChosenFor::quantised) info.flags |= QINFER_KERNELS_QUANTISED;
-    if (set.invariant) info.flags |= QINFER_KERNELS_INVARIANT;
+    info.flags |= QINFER_KERNELS_INVARIANT;
     // All three are literals of the tables, and end with NUL.
     info.name = set.name.data();
     info.cpu_features = set.needs.data();

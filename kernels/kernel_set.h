@@ -3,8 +3,8 @@
 // An operation is cut into phases; between two phases all threads meet at a barrier. A phase is cut into units of work
 // with fixed boundaries, and a call computes a Slice of them: kernels know nothing of threads, and which thread takes
 // a unit never changes a result. Every output has one order of additions that depends on absolute indices only, never
-// on the slice, the number of rows or the batch (KernelSetRow::invariant names the exception). Sizes of workspaces are
-// pure functions of shapes, so that a memory plan can add them up before anything is loaded.
+// on the slice, the number of rows or the batch. Sizes of workspaces are pure functions of shapes, so that a memory
+// plan can add them up before anything is loaded.
 //
 // Views carry no ownership. Views of activations carry their layout, one that the set's ActivationLayouts name; weights
 // are [rows = outputs][cols = inputs] in the layout that weight_format() asked for, at any alignment.
@@ -472,15 +472,13 @@ enum class Multiplier : std::uint8_t {
 struct Numerics {
   /// For projections with such weights, and for attention over such values.
   Multiplier (*multiplier)(Encoding encoding) = nullptr;
-  std::int64_t lanes = 1;           ///< an f32 sum is this many sums of every lanes-th product, or more; added pairwise
-  std::int64_t unrounded_rows = 0;  ///< bf16_tiles: projections of at most this many rows do not round activations
+  std::int64_t lanes = 1;  ///< an f32 sum is this many sums of every lanes-th product, or more; added pairwise
 };
 
 /// Which models a set of kernel_sets(), one row of which says what chooses a set and what it promises, is chosen for
 /// where the host names none.
 enum class ChosenFor : std::uint8_t {
-  packed,        ///< those that were packed for it
-  held_plain,    ///< and those all of whose matrices are plain and which the set keeps with the file's values
+  held_plain,    ///< those all of whose matrices are plain and which the set keeps with the file's values
   held_exactly,  ///< quantised ones, too
   quantised,     ///< those with quantised matrices
   all
@@ -495,7 +493,6 @@ struct KernelSetRow {
   /// Where it is chosen and not named, weights are packed while loading (QINFER_LOAD_PACK), which it needs to be as
   /// fast as the sets after it at any number of rows.
   bool packs_unnamed = false;
-  bool invariant = true;  ///< a row's results do not depend on the other rows of the batch
   Numerics numerics;
   std::string_view weight_types = kAllTypes;  ///< the plain ones that it multiplies with, separated by spaces
 };
@@ -506,8 +503,8 @@ std::span<const KernelSetRow> kernel_sets();
 /// null. An empty name asks for the best one that is chosen for all models; `exact`: among those that compute in f32.
 const KernelSet* find_kernel_set(std::string_view name, std::string_view cpu_features, bool exact = false);
 
-/// Those that a CPU with these features can run and that are chosen for some models alone, the best ones first. After
-/// the best one that is chosen for all models there are only such as are chosen for what was packed for them.
+/// Those that a CPU with these features can run and that are chosen for some models alone, the best ones first, and
+/// before the best one that is chosen for all models.
 std::vector<const KernelSetRow*> find_preferred_sets(std::string_view cpu_features, bool exact);
 
 /// Whether a set needs tiles, which the system gives to a process that asks for them.

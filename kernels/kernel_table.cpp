@@ -87,16 +87,6 @@ constexpr KernelSetRow kSets[] = {
      .exact = true,
      .numerics = {.multiplier = f32_fma}},
 #endif
-#ifdef QINFER_HAVE_AMX
-    {.name = "amx_mixed",
-     .needs = "avx512f avx512bw avx512dq avx512vl avx512_bf16 amx_tile amx_bf16",
-     .get = amx::mixed_kernel_set,
-     .exact = false,
-     .chosen_for = ChosenFor::packed,
-     .invariant = false,
-     .numerics = {.multiplier = bf16_tiles, .unrounded_rows = amx::kFewRows},
-     .weight_types = "bf16"},
-#endif
 #ifdef QINFER_HAVE_AVX2
     {.name = "avx2_int16",
      .needs = "avx2 fma f16c bmi1 bmi2",
@@ -174,7 +164,7 @@ std::vector<const KernelSetRow*> find_preferred_sets(std::string_view cpu_featur
     if ((exact && !row.exact) || !has_all(cpu_features, row.needs)) continue;
     if (row.chosen_for == ChosenFor::all) {
       best = false;
-    } else if (best || row.chosen_for == ChosenFor::packed) {
+    } else if (best) {
       rows.push_back(&row);
     }
   }

@@ -39,7 +39,7 @@
  *            A call that would change a session while another one does (from another thread, or from a callback)
  *            is QINFER_E_STATE; freeing a handle that is in use cannot be noticed.
  * Bits       Kernel set (cpu_target), QINFER_RUNTIME_EXACT, weight_format, QINFER_LOAD_EMBED_ROWS and kv_type change
- *            the bits of logits. No other option does, except with "amx_mixed", which is not batch-invariant (below).
+ *            the bits of logits. No other option does.
  * Constants  fit int32_t and uint32_t: flags are held in uint32_t, kinds in int32_t.
  * Text       UTF-8. (text, len) is a byte range; len SIZE_MAX means NUL-terminated.
  */
@@ -208,16 +208,15 @@ QINFER_STATUS qinfer_cpu_features(char *text, size_t capacity, size_t *out_n, qi
  *  USABLE        This CPU and system have all that the set needs.
  *  DEFAULT       Runs models of any kind where cpu_target is NULL.
  *  EXACT         Can be used under QINFER_RUNTIME_EXACT.
- *  BY_NAME       Used only as cpu_target, and for models that were packed for it.
  *  HELD_EXACTLY  Preferred over the DEFAULT for models that it stores losslessly, and for encoders also where it rounds
  *                plain weights, if it is usable and comes before the DEFAULT. qinfer_model_info.kernel_set says which
  *                of them a model runs on.
  *  HELD_PLAIN    The same for such of these models as have no quantised matrix, which are packed for it while they are
  *                loaded, as with QINFER_LOAD_PACK. As cpu_target it uses a bf16 checkpoint where the file is mapped.
  *  QUANTISED     Preferred over the DEFAULT, under the same conditions, for models with quantised matrices.
- *  INVARIANT     A token's logits do not depend on how many tokens are evaluated with it. */
+ *  INVARIANT     A token's logits do not depend on how many tokens are evaluated with it: so in all sets. */
 enum {
-    QINFER_KERNELS_USABLE = 1, QINFER_KERNELS_DEFAULT = 2, QINFER_KERNELS_EXACT = 4, QINFER_KERNELS_BY_NAME = 8,
+    QINFER_KERNELS_USABLE = 1, QINFER_KERNELS_DEFAULT = 2, QINFER_KERNELS_EXACT = 4,
     QINFER_KERNELS_INVARIANT = 16, QINFER_KERNELS_HELD_EXACTLY = 32, QINFER_KERNELS_HELD_PLAIN = 64,
     QINFER_KERNELS_QUANTISED = 128
 };
@@ -266,10 +265,8 @@ typedef struct qinfer_executor {
     void *user;       /* borrowed until the runtime and all that depends on it are freed */
 } qinfer_executor;
 
-/** For one target and precision a token's logits do not depend on batch, chunking, threads or block size. The exception
- *  is "amx_mixed", which is not batch-invariant: it computes up to 4 tokens evaluated at once, and up to 4 rows of
- *  logits kept at once, in another way than more. The AMX targets leave no tiles behind. Tiles that a host had loaded
- *  are lost in a call, as in any call by the x86-64 ABI. */
+/** For one target and precision a token's logits do not depend on batch, chunking, threads or block size. The AMX targets
+ *  leave no tiles behind. Tiles that a host had loaded are lost in a call, as in any call by the x86-64 ABI. */
 enum {
     QINFER_RUNTIME_EXACT        = 1, /* f32 activations and sums (kernel sets with QINFER_KERNELS_EXACT), weights in a
                                         type that holds them exactly, and keys and values in f32 by default */
@@ -404,7 +401,7 @@ typedef struct qinfer_session_options {
      *  evaluation of a few rows takes hardly longer than that of one): text that repeats earlier text, like edits of
      *  it, is several times faster. Tokens, text, log probabilities and all that calls tell of the session are the same
      *  as without. Takes memory for so many rows of logits, and between two steps guesses may hold a block more of the
-     *  cache. With a kernel set that is not batch-invariant nothing is guessed. */
+     *  cache. */
     uint32_t max_draft;
     /** With QINFER_CACHE_PREFIX only sessions of the same number find what others have evaluated: where users must not
      *  learn from qinfer_metrics, or from the time that it takes, what others have sent, each has one. */
@@ -1504,7 +1501,7 @@ typedef struct qinfer_session_info {
     uint32_t n_logits;               /* rows that qinfer_session_logits gives now */
     uint32_t n_bias;                 /* entries of qinfer_session_set_bias */
     uint32_t has_logits_hook;        /* 1 or 0 */
-    uint32_t max_draft;              /* 0 also where the kernel set is not batch-invariant */
+    uint32_t max_draft;
 } qinfer_session_info;
 QINFER_STATUS qinfer_session_get_info(const qinfer_session *session, qinfer_session_info *out, qinfer_error *err);
 QINFER_STATUS qinfer_session_get_metrics(const qinfer_session *session, qinfer_metrics *out, qinfer_error *err);

@@ -1,9 +1,9 @@
-// The backend for CPUs with AMX: `amx` multiplies bf16 weights as the checkpoint has them (with more than 32 tokens out
-// of tiles that a worker stages, gemm_staged.h) or in pairs of columns (pairs.h), and quantised ones out of squares
-// that are decoded meanwhile (quant_rows.h), with activations rounded to bf16, and sums in f32; `amx_mixed` leaves few
-// rows to AVX-512 and unrounded (few_rows.h). With more than 8 tokens activations stay in panels from the embedding to
-// the last norm (panels.h). Keys are in the cache as rows and values with their positions as lanes (KvOrder::key_rows),
-// the form in which both are the first operand of a tile multiplication.
+// The backend for CPUs with AMX: `amx` multiplies bf16 weights as the checkpoint has them (with many tokens out of
+// tiles that a worker stages, gemm_staged.h) or in pairs of columns (pairs.h), and quantised ones out of squares that
+// are decoded meanwhile (quant_rows.h), with activations rounded to bf16, and sums in f32. With more than 8 tokens
+// activations stay in panels from the embedding to the last norm (panels.h). Keys are in the cache as rows and values
+// with their positions as lanes (KvOrder::key_rows), the form in which both are the first operand of a tile
+// multiplication.
 #pragma once
 
 #include "kernel_set.h"
@@ -11,11 +11,6 @@
 namespace qinfer::kernels::amx {
 
 const KernelSet& kernel_set();
-const KernelSet& mixed_kernel_set();
-
-/// amx_mixed computes projections of at most this many rows in AVX-512. With more the sums are bound by multiply-adds
-/// of f32, and tiles are faster.
-inline constexpr std::int64_t kFewRows = 4;
 
 // ---- pack.cpp ----
 float pack(const Matrix& source, const WeightFormat& format, const PackInfo& info, std::byte* destination,

@@ -1,5 +1,5 @@
-// Binds the AMX operations into the kernel sets `amx` and `amx_mixed`, which differ in how few rows are multiplied.
-#include "amx/few_rows.h"
+// Binds the AMX operations into the kernel set `amx`.
+#include "amx/amx.h"
 #include "amx/moe.h"
 #include "common/phases.h"
 #include "tiled/tiled.h"
@@ -31,11 +31,6 @@ bool weight_format(WeightRole role, Encoding stored, const Encoding* wanted, boo
   return rounded ? !exact : wanted == nullptr || *wanted == stored;
 }
 
-/// Few rows are multiplied as they are in the file.
-bool mixed_weight_format(WeightRole role, Encoding stored, const Encoding* wanted, bool exact, WeightFormat& out) {
-  return is_plain(stored) && plain_format(role, stored, wanted, exact, out);
-}
-
 /// Pairs are read as streams of lines, and few tokens are multiplied with them in AVX-512 (pairs.h). What is only
 /// looked up stays rows.
 void pack_format(WeightRole role, WeightFormat& format) {
@@ -47,62 +42,38 @@ std::uint32_t kv_head_dim_padded(std::uint32_t head_dim, DType) { return (head_d
 
 DType default_kv_type(bool) { return DType::bf16; }
 
-/// Few rows go another way where they may.
-void mixed_linear(const LinearArgs& args, std::int32_t phase, Slice slice) {
-  args.n <= kFewRows ? linear_few_rows(args, phase, slice) : linear(args, phase, slice);
-}
-void mixed_qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
-  phase <= 1 && args.n <= kFewRows ? qkv_few_rows(args, phase, slice) : qkv(args, phase, slice);
-}
-void mixed_ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
-  args.n <= kFewRows ? ffn_few_rows(args, phase, slice) : ffn(args, phase, slice);
-}
-void mixed_moe_ffn(const MoeArgs& args, std::int32_t phase, Slice slice) {
-  args.n <= kFewRows ? moe_ffn_few_rows(args, phase, slice) : moe_ffn(args, phase, slice);
-}
-void mixed_lm_head(const LmHeadArgs& args, std::int32_t phase, Slice slice) {
-  args.n <= kFewRows ? lm_head_few_rows(args, phase, slice) : lm_head(args, phase, slice);
-}
-
-template <bool mixed>
-constexpr KernelSet make_set(const char* name) {
-  return {
-      .name = name,
-      .weight_format = mixed ? mixed_weight_format : weight_format,
-      .pack_format = mixed ? nullptr : pack_format,
-      .pack = pack,
-      .pack_end = avx512::pack_end,
-      .kv_head_dim_padded = kv_head_dim_padded,
-      .kv_order = [](DType) { return KvOrder::key_rows; },
-      .default_kv_type = default_kv_type,
-      .layouts = {.residual = ActivationLayout::f32_panels,
-                  .operand = ActivationLayout::bf16_panels,
-                  .query = ActivationLayout::bf16_panels,
-                  .max_row_major = kMaxRowMajor},
-      .linear_workspace = linear_workspace,
-      .qkv_workspace = qkv_workspace,
-      .attention_workspace = attention_workspace,
-      .attention_split_bytes = attention_split_bytes,
-      .ffn_workspace = ffn_workspace,
-      .moe_workspace = moe_workspace,
-      .lm_head_workspace = lm_head_workspace,
-      .embed = {fixed_phases<1>, embed_units, embed},
-      .norm = {fixed_phases<1>, norm_units, norm},
-      .linear = {fixed_phases<2>, linear_units, mixed ? mixed_linear : linear},
-      .qkv = {qkv_phases, qkv_units, mixed ? mixed_qkv : qkv},
-      .attention = {attention_phases, attention_units, attention},
-      .ffn = {fixed_phases<4>, ffn_units, mixed ? mixed_ffn : ffn},
-      .moe_ffn = {fixed_phases<kMoePhases>, moe_ffn_units, mixed ? mixed_moe_ffn : moe_ffn},
-      .lm_head = {fixed_phases<2>, lm_head_units, mixed ? mixed_lm_head : lm_head},
-  };
-}
-
-constexpr KernelSet kSet = make_set<false>("amx");
-constexpr KernelSet kMixedSet = make_set<true>("amx_mixed");
+constexpr KernelSet kSet = {
+    .name = "amx",
+    .weight_format = weight_format,
+    .pack_format = pack_format,
+    .pack = pack,
+    .pack_end = avx512::pack_end,
+    .kv_head_dim_padded = kv_head_dim_padded,
+    .kv_order = [](DType) { return KvOrder::key_rows; },
+    .default_kv_type = default_kv_type,
+    .layouts = {.residual = ActivationLayout::f32_panels,
+                .operand = ActivationLayout::bf16_panels,
+                .query = ActivationLayout::bf16_panels,
+                .max_row_major = kMaxRowMajor},
+    .linear_workspace = linear_workspace,
+    .qkv_workspace = qkv_workspace,
+    .attention_workspace = attention_workspace,
+    .attention_split_bytes = attention_split_bytes,
+    .ffn_workspace = ffn_workspace,
+    .moe_workspace = moe_workspace,
+    .lm_head_workspace = lm_head_workspace,
+    .embed = {fixed_phases<1>, embed_units, embed},
+    .norm = {fixed_phases<1>, norm_units, norm},
+    .linear = {fixed_phases<2>, linear_units, linear},
+    .qkv = {qkv_phases, qkv_units, qkv},
+    .attention = {attention_phases, attention_units, attention},
+    .ffn = {fixed_phases<4>, ffn_units, ffn},
+    .moe_ffn = {fixed_phases<kMoePhases>, moe_ffn_units, moe_ffn},
+    .lm_head = {fixed_phases<2>, lm_head_units, lm_head},
+};
 
 }  // namespace
 
 const KernelSet& kernel_set() { return kSet; }
-const KernelSet& mixed_kernel_set() { return kMixedSet; }
 
 }  // namespace qinfer::kernels::amx

@@ -1,5 +1,5 @@
-// What a mixture of experts has in common whether tiles multiply or few_rows.h does: its phases, where each slot has
-// its values between the two halves, and the sums over slots.
+// What a mixture of experts on tiles consists of: its phases, where each slot has its values between the two halves,
+// and the sums over slots.
 #pragma once
 
 #include <limits>
@@ -25,8 +25,7 @@ inline void for_routers(const MoeArgs& args, Slice slice, F f) {
   if (slice.begin < slice.end && slice.end > units) f(args.shared_router, Slice{0, 1, slice.worker}, args.router.rows);
 }
 
-/// A slot's network as a separate network. Between its halves each slot has its own panels or, in their place, split
-/// rows (few_rows.h).
+/// A slot's network as a separate network. Between its halves each slot has its own panels.
 inline FfnArgs network_of(const MoeArgs& args, const ExpertSlot& slot) {
   const SlotLayers w = network_layers(args, slot);
   FfnArgs ffn;

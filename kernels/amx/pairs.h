@@ -184,12 +184,11 @@ inline void multiply_turned(const RowPair& w, std::int64_t n_steps, const std::u
 /// Calls f(number of tokens, as a constant).
 template <typename F>
 inline void with_tokens(std::int64_t n, F f) {
-  static_assert(kVectorTokens <= 4);
+  static_assert(kVectorTokens == 3);
   switch (n) {
     case 1: return f.template operator()<1>();
     case 2: return f.template operator()<2>();
-    case 3: return f.template operator()<3>();
-    default: return f.template operator()<4>();
+    default: return f.template operator()<3>();
   }
 }
 

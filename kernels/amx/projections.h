@@ -3,7 +3,6 @@
 #pragma once
 
 #include "amx/amx.h"
-#include "amx/few_rows.h"
 #include "amx/gemm_staged.h"
 #include "amx/heads.h"
 #include "common/units.h"

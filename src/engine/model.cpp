@@ -90,12 +90,6 @@ bool Model::is_end_token(std::int32_t token) const {
   return std::find(spec_.end_tokens.begin(), spec_.end_tokens.end(), token) != spec_.end_tokens.end();
 }
 
-bool Model::is_invariant() const {
-  for (const kernels::KernelSetRow& row : kernels::kernel_sets())
-    if (row.name == kernels_->name) return row.invariant;
-  return false;
-}
-
 Status Model::prepare_rope(std::uint32_t tokens) const {
   if (packed_rope_ != nullptr) return Status();
   return rope_.fill(spec_, tokens, *runtime_, [this](std::uint64_t bytes) {

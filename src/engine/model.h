@@ -98,8 +98,6 @@ class Model {
   std::string origin() const;
   /// Whether a snapshot's is the same.
   bool has_origin(std::string_view saved) const;
-  /// Whether a row's results do not depend on the other rows of its batch.
-  bool is_invariant() const;
   /// Tells how long an evaluation took in which each row gave logits (schedule::RowCosts), and by that which drafts are
   /// worth rows of their own (schedule::share_drafts).
   void learn_row_costs(std::uint32_t rows, std::uint64_t context, double seconds) const {

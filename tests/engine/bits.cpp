@@ -159,7 +159,7 @@ std::vector<std::string> hashes_of(qi::Runtime& usual, qi::Runtime* exact, const
 }
 
 /// What must not change the bits of this model.
-void check_storage_and_chunks(qi::Runtime& runtime, const fs::path& path, bool invariant) {
+void check_storage_and_chunks(qi::Runtime& runtime, const fs::path& path) {
   const std::string bits = bits_or_none(runtime, path, {});
   if (bits == "-") return;
   CHECK(bits_or_none(runtime, path, {.load_flags = QINFER_LOAD_NO_MMAP}) == bits);
@@ -168,7 +168,6 @@ void check_storage_and_chunks(qi::Runtime& runtime, const fs::path& path, bool i
   qinfer_error error = {};
   REQUIRE(qinfer_model_pack(runtime.native(), path.c_str(), nullptr, packed.c_str(), &error) == QINFER_OK);
   CHECK(bits_of(load_variant(runtime, path, {}, packed.c_str()), {}) == bits);
-  if (!invariant) return;
   for (const std::size_t chunk : {1, 7, 33}) {
     INFO("chunks of " << chunk);
     CHECK(bits_or_none(runtime, path, {.chunk = chunk}) == bits);
@@ -203,8 +202,7 @@ std::vector<std::string> looked_at() {
   return sets;
 }
 
-/// Calls visit(MODEL, set name, whether chunks are to change nothing, usual runtime, exact one or null) for all that
-/// this CPU can run.
+/// Calls visit(MODEL, set name, usual runtime, exact one or null) for all that this CPU can run.
 template <typename Visit>
 void each_line(Visit visit) {
   const std::vector<std::string> exact = qinfer::test::usable_targets(true);
@@ -212,8 +210,7 @@ void each_line(Visit visit) {
     qi::Runtime usual = runtime_of(set, 0);
     const bool has_exact = std::find(exact.begin(), exact.end(), set) != exact.end();
     qi::Runtime second = runtime_of(has_exact ? set : "reference", QINFER_RUNTIME_EXACT);
-    for (const NamedModel& model : all_models())
-      visit(model, set, qinfer::test::row_of(set).invariant, usual, has_exact ? &second : nullptr);
+    for (const NamedModel& model : all_models()) visit(model, set, usual, has_exact ? &second : nullptr);
   }
 }
 
@@ -250,17 +247,16 @@ TEST_CASE("every model has the bits of the table on every kernel set", "[bits]")
   const BitsTable table = read_table();
   check_lines(table);
   std::size_t n_lines = 0;
-  each_line(
-      [&](const NamedModel& model, const std::string& set, bool invariant, qi::Runtime& usual, qi::Runtime* exact) {
-        INFO(model.name << " on " << set << ": KV f32, f16, bf16, exact, weights f32, f16, bf16");
-        if (set != kWithoutLines) {
-          const auto line = table.find(model.name + " " + set);
-          REQUIRE(line != table.end());
-          if (line->second != kNotRun) CHECK(joined(hashes_of(usual, exact, model.path)) == line->second);
-        }
-        check_storage_and_chunks(usual, model.path, invariant);
-        ++n_lines;
-      });
+  each_line([&](const NamedModel& model, const std::string& set, qi::Runtime& usual, qi::Runtime* exact) {
+    INFO(model.name << " on " << set << ": KV f32, f16, bf16, exact, weights f32, f16, bf16");
+    if (set != kWithoutLines) {
+      const auto line = table.find(model.name + " " + set);
+      REQUIRE(line != table.end());
+      if (line->second != kNotRun) CHECK(joined(hashes_of(usual, exact, model.path)) == line->second);
+    }
+    check_storage_and_chunks(usual, model.path);
+    ++n_lines;
+  });
   CHECK(n_lines == all_models().size() * looked_at().size());
 }
 
@@ -270,7 +266,7 @@ TEST_CASE("emulated AMX and FP16 give every model the bits of the table", "[.][e
   SKIP_UNLESS_CPU_HAS(qinfer::test::can_emulate_amx(), "AVX-512");
   const BitsTable table = read_table();
   std::size_t n_lines = 0, n_models = 0;
-  for (const std::string_view set : {"amx", "amx_mixed", "avx512_fp16", "amx_int16"}) {
+  for (const std::string_view set : {"amx", "avx512_fp16", "amx_int16"}) {
     qinfer::test::EmulatedRuntime runtime(1, set.data());
     for (const NamedModel& model : all_models()) {
       // A multiplication of f16 is a 256th of one of tiles, and takes the emulator as long.
@@ -294,15 +290,14 @@ TEST_CASE("prints the table of bits", "[.][bits-table]") {
   for (const NamedModel& model : all_models())
     for (const qinfer::kernels::KernelSetRow& row : qinfer::kernels::kernel_sets())
       if (row.name != kWithoutLines) table.try_emplace(model.name + " " + std::string(row.name), kNotRun);
-  each_line([&](const NamedModel& model, const std::string& set, bool, qi::Runtime& usual, qi::Runtime* exact) {
+  each_line([&](const NamedModel& model, const std::string& set, qi::Runtime& usual, qi::Runtime* exact) {
     if (set != kWithoutLines) table[model.name + " " + set] = joined(hashes_of(usual, exact, model.path));
   });
 #ifdef QINFER_HAVE_AMX
-  for (const char* set : {"amx", "amx_mixed"}) {
-    if (!qinfer::test::can_emulate_amx() || qinfer::test::emulator::is_native()) break;
-    qinfer::test::EmulatedRuntime runtime(1, set);
+  if (qinfer::test::can_emulate_amx() && !qinfer::test::emulator::is_native()) {
+    qinfer::test::EmulatedRuntime runtime(1, "amx");
     for (const NamedModel& model : all_models())
-      table[model.name + " " + set] = joined(hashes_of(runtime, nullptr, model.path));
+      table[model.name + " amx"] = joined(hashes_of(runtime, nullptr, model.path));
   }
 #endif
   std::printf("# See tests/engine/bits.cpp.\n# model, kernel set; KV f32, f16, bf16; exact; weights f32, f16, bf16\n");

@@ -91,7 +91,7 @@ std::vector<float> last_logits(const qi::Model& model, const Setup& setup, const
 /// Every target with the type of cache it uses by default, the reference with f32 too.
 std::vector<std::pair<std::string, std::int32_t>> targets_and_types() {
   std::vector<std::pair<std::string, std::int32_t>> all = {{"reference", QINFER_KV_F32}};
-  for (const std::string& target : qinfer::test::invariant_targets()) all.emplace_back(target, QINFER_KV_F16);
+  for (const std::string& target : qinfer::test::usable_targets()) all.emplace_back(target, QINFER_KV_F16);
   return all;
 }
 
@@ -146,7 +146,7 @@ TEST_CASE("three threads over a prompt and split decoding equal one thread", "[i
   // Small enough for the thread sanitizer; more than 512 keys, so that decoding splits attention by segments.
   const qinfer::test::ModelDir directory(long_spec());
   const auto tokens = random_tokens(530, 9);
-  for (const std::string& target : qinfer::test::invariant_targets()) {
+  for (const std::string& target : qinfer::test::usable_targets()) {
     INFO(target);
     std::vector<std::vector<float>> results;
     for (const std::uint32_t threads : {1u, 3u}) {
@@ -177,7 +177,7 @@ TEST_CASE("who computes the last units of wide layers does not change a bit", "[
   spec.kv_heads = 18;
   spec.vocab = 1056;
   const qinfer::test::ModelDir directory(spec);
-  for (const std::string& target : qinfer::test::invariant_targets()) {
+  for (const std::string& target : qinfer::test::usable_targets()) {
     INFO(target);
     std::vector<std::vector<float>> results;
     for (const std::uint32_t threads : {1u, 2u, 3u}) {
@@ -202,7 +202,7 @@ TEST_CASE("who computes the last units of wide layers does not change a bit", "[
 
 TEST_CASE("other sessions in the batch do not change a bit", "[invariance]") {
   const qinfer::test::ModelDir directory(long_spec());
-  for (const std::string& target : qinfer::test::invariant_targets()) {
+  for (const std::string& target : qinfer::test::usable_targets()) {
     INFO(target);
     Setup setup;
     setup.n_threads = 2;
@@ -245,7 +245,7 @@ TEST_CASE("64 sessions that choose other experts do not change a bit of each oth
   spec.architecture = "Qwen3MoeForCausalLM";
   spec.experts = 40, spec.top_k = 3;
   const qinfer::test::ModelDir directory(spec);
-  for (const std::string& target : qinfer::test::invariant_targets()) {
+  for (const std::string& target : qinfer::test::usable_targets()) {
     INFO(target);
     Setup setup;
     setup.n_threads = 2;
@@ -293,7 +293,7 @@ TEST_CASE("NaN in one session's rows stays there", "[invariance]") {
   const std::size_t row = std::size_t{spec.hidden} * 2;
   table.replace(7 * row, row, qinfer::test::encode_values(std::vector<float>(spec.hidden, NAN), spec.dtype));
   directory.write_tensors(tensors);
-  for (const std::string& target : qinfer::test::invariant_targets()) {
+  for (const std::string& target : qinfer::test::usable_targets()) {
     Setup setup;
     setup.target = target;
     const qi::Model model = load(directory.path(), setup);

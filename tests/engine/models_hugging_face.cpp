@@ -260,9 +260,6 @@ double allowed_deviation(const std::string& target, const Expected& expected) {
   return qinfer::test::sums_f16_in_f16(target) ? 6 * (4 * 0x1p-11 + 0x1p-9 + 1.4e-3) : 4 * (2 * 0x1p-11);
 }
 
-/// Whether few rows are multiplied without rounding.
-bool leaves_few_rows(const std::string& target) { return qinfer::test::row_of(target).numerics.unrounded_rows > 0; }
-
 void check_avx512(const std::string& folder, const std::string& target, const Expected& expected,
                   const qi::Model& model) {
   CHECK(std::string(model.info().weight_format) == (qinfer::test::rounds_to_bf16(target) ? "bf16" : "f16"));
@@ -276,12 +273,11 @@ void check_avx512(const std::string& folder, const std::string& target, const Ex
   CHECK(deviation(whole, expected, expected.f64) > (rounds ? 1e-3 : 1e-6));  // otherwise another mode ran
 }
 
-/// An AMX set, or avx512_bf16, beside float64 with the same roundings. Sums in f32 can turn single roundings over, and
+/// amx, or avx512_bf16, beside float64 with the same roundings. Sums in f32 can turn single roundings over, and
 /// what follows from those; the fixture says how much that is (make_model_fixtures.py), and twice as much is allowed.
-/// Returns whether none was turned over (for amx_mixed, token by token): then the difference is that of the last sums.
-/// `each_token`: chunks of one token, too.
-bool check_bf16(const std::string& folder, const Expected& expected, const qi::Model& model, bool mixed,
-                bool each_token = true) {
+/// Returns whether none was turned over: then the difference is that of the last sums. `each_token`: chunks of one
+/// token, too.
+bool check_bf16(const std::string& folder, const Expected& expected, const qi::Model& model, bool each_token = true) {
   CHECK(std::string(model.info().weight_format) == "bf16");
   const bool tiles = qinfer::test::uses_tiles(model.info().kernel_set);
   INFO(folder);
@@ -298,21 +294,12 @@ bool check_bf16(const std::string& folder, const Expected& expected, const qi::M
   INFO(folder << " on " << model.info().kernel_set << ": " << error);
   CHECK(error < allowed);
   CHECK(deviation(whole, expected, expected.f64) > 1e-3);  // otherwise nothing was rounded to bf16
-  bool equal = error < 1e-6;
-  // Of 70 tokens; but for chunks of one neither a chunk nor the rest is of few rows.
   for (const std::size_t chunk : {1u, 7u, 32u}) {
     if (chunk == 1 && !each_token) continue;
     const std::vector<float> chunked = evaluate(model, expected.ids, chunk);
-    if (mixed && chunk == 1) {
-      const double unrounded = deviation(chunked, expected, expected.mixed);
-      INFO("token by token: " << unrounded);
-      CHECK(unrounded < allowed);
-      equal = unrounded < 1e-6;
-    } else {
-      CHECK(std::memcmp(chunked.data(), whole.data(), whole.size() * sizeof(float)) == 0);
-    }
+    CHECK(std::memcmp(chunked.data(), whole.data(), whole.size() * sizeof(float)) == 0);
   }
-  return equal;
+  return error < 1e-6;
 }
 
 }  // namespace
@@ -333,7 +320,7 @@ TEST_CASE("16-bit weights, activations and sums stay within their rounding", "[m
       qi::Runtime runtime(options);
       const qi::Model model = qi::Model::load(runtime, folder);
       if (qinfer::test::rounds_to_bf16(target)) {
-        check_bf16(folder, expected, model, leaves_few_rows(target));
+        check_bf16(folder, expected, model);
       } else {
         check_avx512(folder, target, expected, model);
       }
@@ -372,22 +359,19 @@ TEST_CASE("sets with tiles and sums in f32 give the same bits, whatever the inst
 }
 
 #ifdef QINFER_HAVE_AMX
-TEST_CASE("the AMX backends on emulated tiles are transformers with their roundings, in chunks of any size", "[amx]") {
+TEST_CASE("amx on emulated tiles is transformers with its roundings, in chunks of any size", "[amx]") {
   SKIP_UNLESS_CPU_HAS(qinfer::test::can_emulate_amx(), "AVX-512");
   const bool rounds_natively = qinfer::test::usable_features().find("avx512_bf16") != std::string::npos;
-  for (const char* target : {"amx", "amx_mixed"}) {
-    qinfer::test::EmulatedRuntime runtime(1, target);
-    int equal = 0, n = 0;
-    for (const std::string& folder : fixture_folders()) {
-      // A token by itself takes as many tiles as 16, and the emulator its time for each: of every fourth model. Where
-      // it executes roundings to bf16, too, every fourth model is all (the hidden test of bits takes them all).
-      const bool fourth = n++ % 4 == 0, mixed = leaves_few_rows(target);
-      if (!fourth && !rounds_natively) continue;
-      const Expected expected = read_expected(folder);
-      equal += check_bf16(folder, expected, qi::Model::load(runtime, folder), mixed, mixed || fourth) ? 1 : 0;
-    }
-    CHECK(equal > 1);  // a rounding too many or too few would show in all of them
+  qinfer::test::EmulatedRuntime runtime(1, "amx");
+  int equal = 0, n = 0;
+  for (const std::string& folder : fixture_folders()) {
+    // A token by itself takes as many tiles as 16, and the emulator its time for each: of every fourth model. Where it
+    // executes roundings to bf16, too, every fourth model is all (the hidden test of bits takes them all).
+    const bool fourth = n++ % 4 == 0;
+    if (!fourth && !rounds_natively) continue;
+    equal += check_bf16(folder, read_expected(folder), qi::Model::load(runtime, folder), fourth) ? 1 : 0;
   }
+  CHECK(equal > 1);  // a rounding too many or too few would show in all of them
 }
 #endif
 

@@ -87,22 +87,19 @@ TEST_CASE("on emulated AMX a mixture has no second copy of its experts", "[amx][
   SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512");
   const ModelDir dir(wide_mixture(qinfer::DType::bf16));
   const std::string file = dir.file("model.safetensors");
-  for (const char* target : {"amx", "amx_mixed"}) {
-    INFO(target);
-    EmulatedRuntime runtime(2, target);
-    const qi::Model model = qi::Model::load(runtime, dir.path());
-    const std::uint64_t loaded = resident_bytes(file);
-    CHECK(model.memory().weights_private < 64 << 10);  // norms alone
-    qi::KvCache cache(model);
-    qi::Session session(cache);
-    session.append(std::vector<qinfer_token>{7, 8, 9});
-    session.eval();
-    CHECK(resident_bytes(file) > loaded);
-    CHECK(resident_bytes(file) <= loaded + 3 * kExpertBytes + (std::uint64_t{6} << 20));
-    // A whole layer for more rows than a worker keeps unstaged: room for what is staged is in the plan.
-    session.append(std::vector<qinfer_token>(90, 7));
-    session.eval();
-    CHECK(model.memory().scratch < (std::uint64_t{24} << 20));
-  }
+  EmulatedRuntime runtime(2);
+  const qi::Model model = qi::Model::load(runtime, dir.path());
+  const std::uint64_t loaded = resident_bytes(file);
+  CHECK(model.memory().weights_private < 64 << 10);  // norms alone
+  qi::KvCache cache(model);
+  qi::Session session(cache);
+  session.append(std::vector<qinfer_token>{7, 8, 9});
+  session.eval();
+  CHECK(resident_bytes(file) > loaded);
+  CHECK(resident_bytes(file) <= loaded + 3 * kExpertBytes + (std::uint64_t{6} << 20));
+  // A whole layer for more rows than a worker keeps unstaged: room for what is staged is in the plan.
+  session.append(std::vector<qinfer_token>(90, 7));
+  session.eval();
+  CHECK(model.memory().scratch < (std::uint64_t{24} << 20));
 }
 #endif

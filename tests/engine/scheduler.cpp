@@ -72,7 +72,7 @@ struct AskingHook : qi::LogitsHook {
 }  // namespace
 
 TEST_CASE("Scheduler: random requests give what each gives alone, on every invariant set", "[scheduler]") {
-  for (const std::string& target : invariant_targets())
+  for (const std::string& target : usable_targets())
     for (const bool prefix : {false, true}) {
       INFO(target << (prefix ? ", prefixes kept" : ""));
       const qi::Model model = load(target.c_str());
@@ -110,7 +110,7 @@ TEST_CASE("Scheduler: random requests give what each gives alone, on every invar
 }
 
 TEST_CASE("Scheduler: requests that guess ahead give what they give without", "[scheduler][drafts]") {
-  for (const std::string& target : invariant_targets()) {
+  for (const std::string& target : usable_targets()) {
     INFO(target);
     const qi::Model model = load(target.c_str());
     qi::KvCache alone = cache_of(model, 64), cache = cache_of(model, 200, true);

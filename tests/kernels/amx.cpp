@@ -275,67 +275,17 @@ TEST_CASE("AMX reads weights at any address of two bytes", "[amx]") {
 
 TEST_CASE("every AMX operation equals its definition, emulated too", "[amx]") {
   SKIP_UNLESS_CPU_HAS(emulated_set() != nullptr, "AVX-512");
-  for (const char* name : {"amx", "amx_mixed"}) {
-    const KernelSet* set = emulated_set(name);
-    REQUIRE(set != nullptr);
-    test_linear(*set, DType::bf16);
-    test_ffn(*set, DType::bf16);
-    test_moe_ffn(*set, DType::bf16);
-    test_moe_not_finite(*set);
-    test_lm_head(*set, DType::bf16);
-    test_qkv(*set, DType::bf16);
-  }
   const KernelSet* set = emulated_set();
+  test_linear(*set, DType::bf16);
+  test_ffn(*set, DType::bf16);
+  test_moe_ffn(*set, DType::bf16);
+  test_moe_not_finite(*set);
+  test_lm_head(*set, DType::bf16);
+  test_qkv(*set, DType::bf16);
   test_linear_invariance(*set);
   test_moe_invariance(*set);
   test_split_attention(*set);
   for (const DType type : {DType::bf16, DType::f16, DType::f32}) test_attention(*set, type);
-}
-
-TEST_CASE(
-    "amx_mixed sums few rows in f32 without rounding them, reads nothing but operands, and has amx's bits for many",
-    "[amx]") {
-  const KernelSet *tiles = emulated_set(), *mixed = emulated_set("amx_mixed");
-  SKIP_UNLESS_CPU_HAS(mixed != nullptr, "AVX-512");
-  for (const std::int64_t n : {1, 2, 3, 4})
-    for (const std::int64_t cols : {1, 31, 32, 33, 64, 97, 160})
-      for (const std::int64_t outputs : {1, 7, 8, 31, 33, 64, 97})
-        for (const bool at_end : {true, false}) {
-          INFO("n " << n << " cols " << cols << " outputs " << outputs << (at_end ? " at the end" : " at the begin"));
-          CHECK(guarded_linear(*mixed, n, cols, outputs, at_end).counts.multiplications == 0);
-        }
-  constexpr std::int64_t kCols = 77, kOutputs = 530;
-  Random random(6);
-  const TestMatrix w = make_matrix(*mixed, random, DType::bf16, kOutputs, kCols);
-  const std::vector<float> x = random.values(40 * kCols);
-  const auto linear = [&](const KernelSet& set, std::int64_t first, std::int64_t n, int workers) {
-    ActivationBuffer in = operand(set, x.data() + first * kCols, n, kCols), out = residual(set, n, kOutputs);
-    LinearArgs args{n, in.view(), w.view, false, out.view(), {}};
-    std::vector<std::byte> space;
-    const Shape shape{.batch = static_cast<std::uint32_t>(n),
-                      .hidden = kCols,
-                      .n_heads = 1,
-                      .n_kv_heads = 1,
-                      .head_dim = 2,
-                      .ffn = 1,
-                      .vocab = 1,
-                      .context = 1};
-    run_all(set.linear, args, set.linear_workspace(shape), space, workers);
-    return out.rows();
-  };
-  for (const std::int64_t n : {5, 8, 9, 40}) CHECK(linear(*mixed, 0, n, 2) == linear(*tiles, 0, n, 3));
-  for (std::int64_t m = 0; m < 8; ++m) {
-    const std::vector<float> alone = linear(*mixed, m, 1, 1);
-    for (std::int64_t j = 0; j < kOutputs; ++j) {
-      const Sum want = dot(x.data() + m * kCols, w.values.data() + j * kCols, kCols);
-      REQUIRE(std::fabs(alone[static_cast<std::size_t>(j)] - want.value) <= (kCols / 16 + 6) * kEps * want.magnitude);
-    }
-    for (const std::int64_t n : {1, 2, 3, 4})  // the same bits beside others, on any threads
-      for (const int workers : {2, 3, 7}) {
-        const std::vector<float> beside = linear(*mixed, m, n, workers);
-        CHECK(std::equal(alone.begin(), alone.end(), beside.begin()));
-      }
-  }
 }
 
 TEST_CASE("AMX attention: what later positions hold does not reach earlier ones", "[amx]") {
@@ -452,28 +402,25 @@ TEST_CASE("AMX rounds activations to nearest even", "[amx]") {
 
 TEST_CASE("AMX: an infinite input stays what it is beside features that are not there", "[amx]") {
   SKIP_UNLESS_CPU_HAS(emulated_set() != nullptr, "AVX-512");
-  for (const char* name : {"amx", "amx_mixed"}) {
-    const KernelSet* set = emulated_set(name);
-    REQUIRE(set != nullptr);
-    const TestMatrix one = pack_matrix(*set, {1.0f}, DType::bf16, 1, 1);
-    const std::vector<float> x(40, INFINITY);
-    for (const std::int64_t n : {1, 5, 40}) {
-      ActivationBuffer in = operand(*set, x.data(), n, 1), out = residual(*set, n, 1);
-      FfnArgs args{n, in.view(), one.view, one.view, one.view, out.view(), {}, Activation::silu, false};
-      std::vector<std::byte> space;
-      run_all(set->ffn, args,
-              set->ffn_workspace({.batch = static_cast<std::uint32_t>(n),
-                                  .hidden = 1,
-                                  .n_heads = 1,
-                                  .n_kv_heads = 1,
-                                  .head_dim = 2,
-                                  .ffn = 1,
-                                  .vocab = 1,
-                                  .context = 1}),
-              space, 2);
-      CHECK(out.get(0, 0) == INFINITY);
-      CHECK(out.get(n - 1, 0) == INFINITY);
-    }
+  const KernelSet* set = emulated_set();
+  const TestMatrix one = pack_matrix(*set, {1.0f}, DType::bf16, 1, 1);
+  const std::vector<float> x(40, INFINITY);
+  for (const std::int64_t n : {1, 5, 40}) {
+    ActivationBuffer in = operand(*set, x.data(), n, 1), out = residual(*set, n, 1);
+    FfnArgs args{n, in.view(), one.view, one.view, one.view, out.view(), {}, Activation::silu, false};
+    std::vector<std::byte> space;
+    run_all(set->ffn, args,
+            set->ffn_workspace({.batch = static_cast<std::uint32_t>(n),
+                                .hidden = 1,
+                                .n_heads = 1,
+                                .n_kv_heads = 1,
+                                .head_dim = 2,
+                                .ffn = 1,
+                                .vocab = 1,
+                                .context = 1}),
+            space, 2);
+    CHECK(out.get(0, 0) == INFINITY);
+    CHECK(out.get(n - 1, 0) == INFINITY);
   }
 }
 

@@ -209,7 +209,6 @@ TEST_CASE("AMX operations read and write nothing but their operands", "[amx]") {
                 guarded_attention(set, layout, of_values, n, head_dim, type, at_end, norm_whole);
       }
   };
-  for (const char* name : {"amx", "amx_mixed"}) check(*emulated_set(name), WeightLayout::row_major);
-  check(*emulated_set(), WeightLayout::pairs16);
+  for (const WeightLayout layout : {WeightLayout::row_major, WeightLayout::pairs16}) check(*emulated_set(), layout);
 }
 #endif

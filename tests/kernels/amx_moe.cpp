@@ -182,7 +182,7 @@ class Mixture {
 class Definition {
  public:
   Definition(const KernelSet& set, const Mixture& mixture, const Result& result)
-      : rounds_(rounds_to_bf16(set, mixture.shape().n)), name_(set.name), mixture_(mixture), result_(result) {}
+      : rounds_(rounds_to_bf16(set)), name_(set.name), mixture_(mixture), result_(result) {}
 
   void check() const {
     for (std::int64_t m = 0; m < shape().n; ++m) {
@@ -295,9 +295,6 @@ bool same_bits(const float* a, const float* b, std::int64_t count) {
   return std::memcmp(a, b, static_cast<std::size_t>(count) * 4) == 0;
 }
 
-/// Both sets, emulated or not.
-std::vector<const KernelSet*> amx_sets() { return {emulated_set("amx"), emulated_set("amx_mixed")}; }
-
 }  // namespace
 
 TEST_CASE("AMX mixtures of experts are their definition and read nothing but their operands", "[amx]") {
@@ -315,20 +312,19 @@ TEST_CASE("AMX mixtures of experts are their definition and read nothing but the
   for (std::int64_t n = 1; n <= 70; ++n)
     shapes.push_back({n, 7 + 13 * n % 90, 1 + 29 * n % 80, n % 3 == 0 ? 1 + 17 * n % 70 : 0, u32(1 + 5 * n % 9),
                       u32(1 + n % (1 + 5 * n % 9)), n % 2 == 0, n % 4 != 0, n % 5 == 0 ? 0.3f : 1.0f});
-  for (const KernelSet* set : amx_sets()) {
-    unsigned seed = 1;
-    for (const MoeShape& shape : shapes) {
-      const Mixture mixture(shape, seed++);
-      const Result result = mixture.run(*set, 0, shape.n, 0);
-      Definition(*set, mixture, result).check();
-      for (const std::int64_t step : {1, 3})
-        if (seed % 4 == 0 || shape.n == 1) CHECK(mixture.run(*set, 0, shape.n, step).out == result.out);
-    }
+  const KernelSet* set = emulated_set();
+  unsigned seed = 1;
+  for (const MoeShape& shape : shapes) {
+    const Mixture mixture(shape, seed++);
+    const Result result = mixture.run(*set, 0, shape.n, 0);
+    Definition(*set, mixture, result).check();
+    for (const std::int64_t step : {1, 3})
+      if (seed % 4 == 0 || shape.n == 1) CHECK(mixture.run(*set, 0, shape.n, step).out == result.out);
   }
 }
 
 TEST_CASE("a row's experts on AMX have the same bits in any batch and any slices", "[amx]") {
-  const KernelSet *tiles = emulated_set(), *mixed = emulated_set("amx_mixed");
+  const KernelSet* tiles = emulated_set();
   SKIP_UNLESS_CPU_HAS(tiles != nullptr, "AVX-512");
   for (const std::int64_t shared : {0, 50}) {
     const Mixture mixture({139, 47, 70, shared, 6, 2}, 3);
@@ -343,17 +339,7 @@ TEST_CASE("a row's experts on AMX have the same bits in any batch and any slices
         INFO("n " << n << " from " << first << " shared " << shared);
         if (first + n > 139) continue;
         CHECK(equals(mixture.run(*tiles, first, n, 0), all, first, n));
-        if (n > row_of(mixed->name).numerics.unrounded_rows)
-          CHECK(equals(mixture.run(*mixed, first, n, 4), all, first, n));
       }
-    // Few rows have bits of their own there.
-    for (std::int64_t m = 0; m < 8; ++m) {
-      const Result alone = mixture.run(*mixed, m, 1, 0);
-      CHECK(alone.counts.multiplications == 0);
-      for (const std::int64_t n : {2, 3, 4})
-        for (const std::int64_t step : {0, 1, 3})
-          CHECK(equals(alone, mixture.run(*mixed, m - m % n, n, step), m % n, 1));
-    }
   }
 }
 
@@ -385,27 +371,27 @@ TEST_CASE("AMX mixtures read the weights of the chosen experts alone, and once",
   SKIP_UNLESS_CPU_HAS(emulated_set() != nullptr, "AVX-512");
   SKIP_UNLESS(!emulator::is_native(), machine, "loads of the CPU's own tiles cannot be counted");
   constexpr std::int64_t kHidden = 64, kWidth = 96;
-  for (const KernelSet* set : amx_sets())
-    for (const std::int64_t n : {1, 4, 5, 8, 9, 16, 17, 30}) {
-      Mixture mixture({n, kHidden, kWidth, 0, 12, 2}, 9);
-      // All in one range, in pages of their own.
-      constexpr std::size_t kMatrix = std::size_t{kHidden} * kWidth * 2;
-      const Guarded memory(12 * 3 * kMatrix);
-      std::byte* at = memory.data();
-      for (std::size_t e = 0; e < 12; ++e)
-        for (Weights* w : {&mixture.network(e).gate, &mixture.network(e).up, &mixture.network(e).down}) {
-          std::memcpy(at, w->view.data, kMatrix);
-          w->view.data = at;
-          at += kMatrix;
-        }
-      emulator::watch(memory.data(), 12 * 3 * kMatrix);
-      const Result result = mixture.run(*set, 0, n, 0);
-      INFO(set->name << " n " << n << ", slots " << result.slots);
-      CHECK(result.slots == std::ssize(std::set<std::int32_t>(result.chosen.begin(), result.chosen.end())));
-      const auto lines = static_cast<std::uint64_t>(result.slots) * 3 * kMatrix / 64;
-      CHECK(result.counts.watched_lines == (rounds_to_bf16(*set, n) ? lines : 0));
-      emulator::watch(nullptr, 0);
-    }
+  const KernelSet* set = emulated_set();
+  for (const std::int64_t n : {1, 4, 5, 8, 9, 16, 17, 30}) {
+    Mixture mixture({n, kHidden, kWidth, 0, 12, 2}, 9);
+    // All in one range, in pages of their own.
+    constexpr std::size_t kMatrix = std::size_t{kHidden} * kWidth * 2;
+    const Guarded memory(12 * 3 * kMatrix);
+    std::byte* at = memory.data();
+    for (std::size_t e = 0; e < 12; ++e)
+      for (Weights* w : {&mixture.network(e).gate, &mixture.network(e).up, &mixture.network(e).down}) {
+        std::memcpy(at, w->view.data, kMatrix);
+        w->view.data = at;
+        at += kMatrix;
+      }
+    emulator::watch(memory.data(), 12 * 3 * kMatrix);
+    const Result result = mixture.run(*set, 0, n, 0);
+    INFO("n " << n << ", slots " << result.slots);
+    CHECK(result.slots == std::ssize(std::set<std::int32_t>(result.chosen.begin(), result.chosen.end())));
+    const auto lines = static_cast<std::uint64_t>(result.slots) * 3 * kMatrix / 64;
+    CHECK(result.counts.watched_lines == lines);
+    emulator::watch(nullptr, 0);
+  }
 }
 
 namespace {
@@ -429,40 +415,40 @@ void check_reached(const Result& result, const Result& before, std::int64_t n, s
 
 TEST_CASE("AMX mixtures: what is not finite reaches its own rows alone", "[amx]") {
   SKIP_UNLESS_CPU_HAS(emulated_set() != nullptr, "AVX-512");
-  for (const KernelSet* set : amx_sets())
-    for (const std::int64_t n : {1, 3, 8, 12, 16, 21, 50})
-      for (const std::int64_t shared : {0, 33}) {
-        INFO(set->name << " n " << n << " shared " << shared);
-        constexpr std::int64_t kHidden = 45;
-        const auto make = [&] {
-          Mixture mixture({n, kHidden, 35, shared, 5, 2}, 12);
-          mixture.own_byte = 0;  // no NaN is in the sums by itself
-          return mixture;
-        };
-        const Result clean = make().run(*set, 0, n, 0);
-        for (const float poison : {NAN, INFINITY, -INFINITY}) {
-          Mixture mixture = make();
-          mixture.x(n / 2, kHidden - 1) = poison;
-          check_reached(mixture.run(*set, 0, n, 2), clean, n, kHidden, [&](std::int64_t m) { return m == n / 2; });
-        }
-        // In one expert's weights.
-        const std::int32_t bad = clean.chosen[static_cast<std::size_t>(n / 2 * 2)];
-        const auto goes_there = [&](std::int64_t m) {
-          const auto first = clean.chosen.begin() + 2 * m;
-          return std::find(first, first + 2, bad) != first + 2;
-        };
-        for (Weights Network::*matrix : {&Network::gate, &Network::up, &Network::down}) {
-          Mixture mixture = make();
-          Weights& w = mixture.network(static_cast<std::size_t>(bad)).*matrix;
-          for (std::size_t i = 0; i < w.values.size(); ++i) w.put(i, NAN);
-          check_reached(mixture.run(*set, 0, n, 2), clean, n, kHidden, goes_there);
-        }
-        if (shared == 0) continue;
+  const KernelSet* set = emulated_set();
+  for (const std::int64_t n : {1, 3, 8, 12, 16, 21, 50})
+    for (const std::int64_t shared : {0, 33}) {
+      INFO("n " << n << " shared " << shared);
+      constexpr std::int64_t kHidden = 45;
+      const auto make = [&] {
+        Mixture mixture({n, kHidden, 35, shared, 5, 2}, 12);
+        mixture.own_byte = 0;  // no NaN is in the sums by itself
+        return mixture;
+      };
+      const Result clean = make().run(*set, 0, n, 0);
+      for (const float poison : {NAN, INFINITY, -INFINITY}) {
         Mixture mixture = make();
-        mixture.network(5).down.put(7, NAN);
-        const Result result = mixture.run(*set, 0, n, 0);
-        CHECK(std::isnan(result.out[0]));
-        CHECK(result.out[1] == clean.out[1]);
+        mixture.x(n / 2, kHidden - 1) = poison;
+        check_reached(mixture.run(*set, 0, n, 2), clean, n, kHidden, [&](std::int64_t m) { return m == n / 2; });
       }
+      // In one expert's weights.
+      const std::int32_t bad = clean.chosen[static_cast<std::size_t>(n / 2 * 2)];
+      const auto goes_there = [&](std::int64_t m) {
+        const auto first = clean.chosen.begin() + 2 * m;
+        return std::find(first, first + 2, bad) != first + 2;
+      };
+      for (Weights Network::*matrix : {&Network::gate, &Network::up, &Network::down}) {
+        Mixture mixture = make();
+        Weights& w = mixture.network(static_cast<std::size_t>(bad)).*matrix;
+        for (std::size_t i = 0; i < w.values.size(); ++i) w.put(i, NAN);
+        check_reached(mixture.run(*set, 0, n, 2), clean, n, kHidden, goes_there);
+      }
+      if (shared == 0) continue;
+      Mixture mixture = make();
+      mixture.network(5).down.put(7, NAN);
+      const Result result = mixture.run(*set, 0, n, 0);
+      CHECK(std::isnan(result.out[0]));
+      CHECK(result.out[1] == clean.out[1]);
+    }
 }
 #endif

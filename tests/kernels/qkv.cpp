@@ -19,7 +19,7 @@ struct QkvTypes {
 QkvData make_qkv(const KernelSet& set, Random& random, const QkvTypes& types, const AttentionCase& c,
                  std::int64_t hidden, std::uint32_t rows, std::uint32_t context) {
   QkvData d;
-  d.x = as_activations(set, random.values(static_cast<std::size_t>(hidden) * rows), rows);
+  d.x = as_activations(set, random.values(static_cast<std::size_t>(hidden) * rows));
   d.wq = make_matrix(set, random, types.q, c.n_heads * c.head_dim, hidden);
   d.wk = make_matrix(set, random, types.k, c.n_kv_heads * c.head_dim, hidden);
   d.wv = make_matrix(set, random, types.v, c.n_kv_heads * c.head_dim, hidden);

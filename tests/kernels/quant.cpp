@@ -213,12 +213,6 @@ TEST_CASE("kernel sets keep quantised matrices, widen them to f32, or refuse", "
   for (const KernelSetRow& row : kernel_sets()) {
     const KernelSet& set = row.get();
     INFO(row.name);
-    if (row.name == "amx_mixed") {
-      WeightFormat out;
-      for (const WeightRole role : {WeightRole::embedding, WeightRole::q, WeightRole::tied, WeightRole::router})
-        for (const Encoding* wanted : {static_cast<const Encoding*>(nullptr), &f32, &bf16})
-          CHECK_FALSE(set.weight_format(role, Encoding::q4_k, wanted, false, out));
-    }
     if (is_portable(row.name) || rounds_to_bf16(row.name)) continue;
     for (const Encoding encoding : quantised_encodings())
       for (const bool exact : {false, true}) {

@@ -29,10 +29,6 @@ inline constexpr double kEps = 0x1p-24;
 
 /// Whether products are those of activations rounded to bf16, with the weights and values of attention likewise.
 inline bool rounds_to_bf16(const KernelSet& set) { return rounds_to_bf16(std::string_view(set.name)); }
-/// The same for n rows.
-inline bool rounds_to_bf16(const KernelSet& set, std::int64_t n) {
-  return rounds_to_bf16(set) && n > row_of(set.name).numerics.unrounded_rows;
-}
 /// Whether attention over keys and values of this type rounds queries and weights to bf16.
 inline bool attention_rounds_to_bf16(const KernelSet& set, DType type) {
   const Multiplier multiplier = row_of(set.name).numerics.multiplier(encoding_of(type));
@@ -96,8 +92,8 @@ inline std::vector<DType> weight_dtypes(const KernelSet& set) {
 
 /// ActivationBuffer of n rows such that rounding them, where the set does, changes nothing: bounds then are those of
 /// sums alone.
-inline std::vector<float> as_activations(const KernelSet& set, std::vector<float> values, std::int64_t n = 1 << 20) {
-  if (rounds_to_bf16(set, n))
+inline std::vector<float> as_activations(const KernelSet& set, std::vector<float> values) {
+  if (rounds_to_bf16(set))
     for (float& v : values) v = bf16_to_f32(f32_to_bf16(v));
   return values;
 }

@@ -85,7 +85,7 @@ TEST_CASE("a session comes back from its snapshot, into any cache", "[kv][snapsh
   const qinfer::test::ModelDir directory(spec());
   const std::string path = directory.file("session.kv");
   const auto prompt = tokens_of(100, 1), more = tokens_of(70, 2);
-  for (const std::string& target : qinfer::test::invariant_targets()) {
+  for (const std::string& target : qinfer::test::usable_targets()) {
     const qi::Model model = load(directory.path(), target);
     qi::KvCache cache = make_cache(model);
     qi::Session session(cache);
@@ -349,7 +349,7 @@ void check_snapshots_between(const std::vector<std::string>& targets, const Load
 }  // namespace
 
 TEST_CASE("a snapshot of one kernel set loads on another", "[kv][snapshot]") {
-  check_snapshots_between(qinfer::test::invariant_targets(),
+  check_snapshots_between(qinfer::test::usable_targets(),
                           [](const std::string& path, const std::string& target) { return load(path, target); });
 }
 

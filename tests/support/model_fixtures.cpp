@@ -20,7 +20,6 @@ Expected read_expected(const std::string& folder) {
   expected.f64 = read_tensor<float>(file.value(), header.value(), "logits_f64_as_f32");
   expected.bf16 = read_tensor<float>(file.value(), header.value(), "logits_bf16_as_f32");
   expected.tiles = read_tensor<float>(file.value(), header.value(), "logits_tiles_as_f32");
-  expected.mixed = read_tensor<float>(file.value(), header.value(), "logits_mixed_as_f32");
   for (const float noise : read_tensor<float>(file.value(), header.value(), "bf16_noise")) expected.bf16_noise = noise;
   expected.embeddings = read_tensor<float>(file.value(), header.value(), "embeddings_f64_as_f32");
   expected.embeddings_bf16 = read_tensor<float>(file.value(), header.value(), "embeddings_bf16_as_f32");

@@ -20,7 +20,7 @@ struct Expected {
   std::vector<std::int32_t> experts;  ///< [layers with experts][ids][chosen ones]; empty: no mixture
   std::vector<float> f32, f64;        ///< logits; empty for an encoder
   std::vector<float> bf16;            ///< those with the roundings of avx512_bf16
-  std::vector<float> tiles, mixed;    ///< those with the roundings of amx, and of few rows of amx_mixed
+  std::vector<float> tiles;           ///< those with the roundings of amx
   double bf16_noise = 0;              ///< what sums in f32 may change of them, as a share of the largest logit
   std::vector<float> embeddings;      ///< [length][pooling][n_embd], or empty
   std::vector<float> embeddings_bf16, embeddings_tiles;

@@ -29,15 +29,6 @@ inline std::vector<std::string> usable_targets(bool exact = false) {
   return names;
 }
 
-/// Only those where a token's results do not depend on how many are evaluated with it.
-inline std::vector<std::string> invariant_targets() {
-  const std::string features = usable_features();
-  std::vector<std::string> names;
-  for (const kernels::KernelSetRow& row : kernels::kernel_sets())
-    if (row.invariant && kernels::find_kernel_set(row.name, features) != nullptr) names.emplace_back(row.name);
-  return names;
-}
-
 // ---- What follows from a target, without knowing it by its name ----
 
 inline const kernels::KernelSetRow& row_of(std::string_view name) {

@@ -15,7 +15,6 @@ _KERNEL_FLAGS = (
     _abi.QINFER_KERNELS_USABLE,
     _abi.QINFER_KERNELS_DEFAULT,
     _abi.QINFER_KERNELS_EXACT,
-    _abi.QINFER_KERNELS_BY_NAME,
     _abi.QINFER_KERNELS_INVARIANT,
     _abi.QINFER_KERNELS_HELD_EXACTLY,
     _abi.QINFER_KERNELS_HELD_PLAIN,
@@ -44,8 +43,8 @@ class KernelSet:
     """A kernel set: `name` for cpu_target, and what it needs and takes.
 
     usable: this CPU and system have what it needs. default: it runs models of any kind where no cpu_target is given. exact:
-    it can be used with Runtime(exact=True). by_name: it is used only as cpu_target. invariant: the logits of a token do not
-    depend on how many are evaluated with it. held_exactly, held_plain, quantised: see qinfer.h."""
+    it can be used with Runtime(exact=True). invariant: the logits of a token do not depend on how many are
+    evaluated with it, as in all sets. held_exactly, held_plain, quantised: see qinfer.h."""
 
     name: str
     cpu_features: list[str]
@@ -54,7 +53,6 @@ class KernelSet:
     usable: bool
     default: bool
     exact: bool
-    by_name: bool
     invariant: bool
     held_exactly: bool
     held_plain: bool

@@ -317,12 +317,11 @@ impl Default for qinfer_cpu_info {
 pub const QINFER_KERNELS_USABLE: u32 = 1;
 pub const QINFER_KERNELS_DEFAULT: u32 = 2;
 pub const QINFER_KERNELS_EXACT: u32 = 4;
-pub const QINFER_KERNELS_BY_NAME: u32 = 8;
 pub const QINFER_KERNELS_INVARIANT: u32 = 16;
 pub const QINFER_KERNELS_HELD_EXACTLY: u32 = 32;
 pub const QINFER_KERNELS_HELD_PLAIN: u32 = 64;
 pub const QINFER_KERNELS_QUANTISED: u32 = 128;
-#[doc = " The kernel sets of this library, the preferred ones first.\n  USABLE        This CPU and system have all that the set needs.\n  DEFAULT       Runs models of any kind where cpu_target is NULL.\n  EXACT         Can be used under QINFER_RUNTIME_EXACT.\n  BY_NAME       Used only as cpu_target, and for models that were packed for it.\n  HELD_EXACTLY  Preferred over the DEFAULT for models that it stores losslessly, and for encoders also where it rounds\n                plain weights, if it is usable and comes before the DEFAULT. qinfer_model_info.kernel_set says which\n                of them a model runs on.\n  HELD_PLAIN    The same for such of these models as have no quantised matrix, which are packed for it while they are\n                loaded, as with QINFER_LOAD_PACK. As cpu_target it uses a bf16 checkpoint where the file is mapped.\n  QUANTISED     Preferred over the DEFAULT, under the same conditions, for models with quantised matrices.\n  INVARIANT     A token's logits do not depend on how many tokens are evaluated with it."]
+#[doc = " The kernel sets of this library, the preferred ones first.\n  USABLE        This CPU and system have all that the set needs.\n  DEFAULT       Runs models of any kind where cpu_target is NULL.\n  EXACT         Can be used under QINFER_RUNTIME_EXACT.\n  HELD_EXACTLY  Preferred over the DEFAULT for models that it stores losslessly, and for encoders also where it rounds\n                plain weights, if it is usable and comes before the DEFAULT. qinfer_model_info.kernel_set says which\n                of them a model runs on.\n  HELD_PLAIN    The same for such of these models as have no quantised matrix, which are packed for it while they are\n                loaded, as with QINFER_LOAD_PACK. As cpu_target it uses a bf16 checkpoint where the file is mapped.\n  QUANTISED     Preferred over the DEFAULT, under the same conditions, for models with quantised matrices.\n  INVARIANT     A token's logits do not depend on how many tokens are evaluated with it: so in all sets."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct qinfer_kernel_set_info {
@@ -451,7 +450,7 @@ impl Default for qinfer_executor {
 pub const QINFER_RUNTIME_EXACT: u32 = 1;
 pub const QINFER_RUNTIME_NORMAL_PAGES: u32 = 2;
 pub const QINFER_RUNTIME_NO_TILES: u32 = 4;
-#[doc = " For one target and precision a token's logits do not depend on batch, chunking, threads or block size. The exception\n  is \"amx_mixed\", which is not batch-invariant: it computes up to 4 tokens evaluated at once, and up to 4 rows of\n  logits kept at once, in another way than more. The AMX targets leave no tiles behind. Tiles that a host had loaded\n  are lost in a call, as in any call by the x86-64 ABI."]
+#[doc = " For one target and precision a token's logits do not depend on batch, chunking, threads or block size. The AMX targets\n  leave no tiles behind. Tiles that a host had loaded are lost in a call, as in any call by the x86-64 ABI."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct qinfer_runtime_options {
@@ -652,7 +651,7 @@ pub struct qinfer_session_options {
     pub flags: u32,
     pub max_tokens: u32,
     pub max_logits: u32,
-    #[doc = " Tokens that generations guess ahead, at most 16; 0 = none. What followed the last tokens where they occurred\n  before in the session is evaluated along with the last one, as often and as far as it has paid so far (an\n  evaluation of a few rows takes hardly longer than that of one): text that repeats earlier text, like edits of\n  it, is several times faster. Tokens, text, log probabilities and all that calls tell of the session are the same\n  as without. Takes memory for so many rows of logits, and between two steps guesses may hold a block more of the\n  cache. With a kernel set that is not batch-invariant nothing is guessed."]
+    #[doc = " Tokens that generations guess ahead, at most 16; 0 = none. What followed the last tokens where they occurred\n  before in the session is evaluated along with the last one, as often and as far as it has paid so far (an\n  evaluation of a few rows takes hardly longer than that of one): text that repeats earlier text, like edits of\n  it, is several times faster. Tokens, text, log probabilities and all that calls tell of the session are the same\n  as without. Takes memory for so many rows of logits, and between two steps guesses may hold a block more of the\n  cache."]
     pub max_draft: u32,
     #[doc = " With QINFER_CACHE_PREFIX only sessions of the same number find what others have evaluated: where users must not\n  learn from qinfer_metrics, or from the time that it takes, what others have sent, each has one."]
     pub prefix_space: u32,
