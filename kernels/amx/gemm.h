@@ -1,7 +1,7 @@
 // Matrix multiplications over weights in file layout, in pairs, or in quantised squares: what rows, panels and blocks
 // of sums are, the multiplication of up to two panels (32 tokens), for which every pair of row tiles takes all of k at
-// once and weights are read once, and what becomes of finished sums. More panels: gemm_staged.h. Every output is one
-// sum over k in steps of 32, whatever the number of tokens.
+// once and weights are read once, that of up to eight, and what becomes of finished sums. More panels: gemm_staged.h.
+// Every output is one sum over k in steps of 32, whatever the number of tokens.
 #pragma once
 
 #include "amx/quant_rows.h"

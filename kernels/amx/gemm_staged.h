@@ -1,4 +1,5 @@
-// Matrix multiplications of many panels, of more than two (32 tokens) where weights are quantised.
+// Matrix multiplications of many panels; of more than two (32 tokens) where weights are quantised, in pairs without
+// turned panels, or of mixed layouts.
 //
 // A block of weights, 32 rows by 512 columns, which are 32 KiB, stays in the L1 while all panels pass it, two at a
 // time, out of the L2: by TILELOADDT1, since with the plain load they would evict the block (Goto and van de Geijn

@@ -1,4 +1,4 @@
-// Weights in pairs (WeightLayout::pairs16) times few tokens, at most two panels.
+// Weights in pairs (WeightLayout::pairs16): what they are, and their multiplication with up to two panels of tokens.
 //
 // A step of a tile, 16 rows by 32 columns, is 16 lines of two neighbouring columns of each row: outputs are lanes. That
 // is the second operand of a tile multiplication, with tokens as the first, and what AVX-512 wants. Up to

@@ -67,7 +67,7 @@ inline void prefetch_squares(const RowTile& rows, std::int64_t step) {
     _mm_prefetch(reinterpret_cast<const char*>(from + line), _MM_HINT_T0);
 }
 
-/// add_columns() of rows some of which are quantised.
+/// add_columns() of rows some of which are quantised, or in pairs beside others that are not.
 template <int row_tiles, int panels>
 inline void add_decoded(const RowPair& w, std::int64_t cols, const PanelPair& x, std::byte* ring) {
   const std::int64_t steps = (cols + kStep - 1) / kStep;

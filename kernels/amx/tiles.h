@@ -4,7 +4,7 @@
 // alignment of 2 bytes; with many tokens out of staged tiles, gemm_staged.h), or decoded out of quantised squares
 // (quant_squares.h), activations the B operand in panels of 16 tokens (panels.h). The result has features as rows and
 // tokens as lanes. Registers: 0 and 1 weights, 2 and 3 activations, 4 to 7 sums, [weights 0 | 1][tokens 0 | 1]. Packed
-// weights are in pairs of columns, the form of a B operand: with few tokens the operands change places (pairs.h).
+// weights are in pairs of columns, the form of a B operand: there the operands change places (pairs.h).
 //
 // One constant configuration serves all shapes; edges are filled with zeros, never reconfigured.
 #pragma once

@@ -33,7 +33,6 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<KvCache> cache,
   if (layout.logits_bytes != 0) {
     QINFER_ASSIGN(session->logits_, SharedBuffer::create(allocator, layout.logits_bytes, "a session's logits"));
   }
-  session->max_draft_ = layout.max_draft;
   if (model.tokenizer() != nullptr) session->detokenizer_.emplace(*model.tokenizer(), false);
   session->cache_ = std::move(cache);
   session->sampling_ = SessionSampling(session->layout_, session->memory_.data(), model.spec().n_vocab);

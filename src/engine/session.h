@@ -67,8 +67,8 @@ class Session {
   std::size_t pending() const { return length() - evaluated(); }
   std::uint32_t max_tokens() const { return layout_.max_tokens; }
   std::uint32_t max_logits() const { return layout_.max_logits; }
-  /// Tokens that a generation may guess ahead: none where the kernel set is not invariant, whatever the option says.
-  std::uint32_t max_draft() const { return max_draft_; }
+  /// Tokens that a generation may guess ahead.
+  std::uint32_t max_draft() const { return layout_.max_draft; }
   const SessionKeys& keys() const { return keys_; }
   const SessionSampling& sampling() const { return sampling_; }
   SessionSampling& sampling() { return sampling_; }
@@ -232,7 +232,6 @@ class Session {
   std::size_t n_shown_ = 0;      ///< see evaluated()
   std::size_t n_logits_ = 0;     ///< rows, those of hidden tokens included
   std::size_t away_logits_ = 0;  ///< the same, while keys are elsewhere
-  std::uint32_t max_draft_ = 0;  ///< see max_draft()
   std::size_t draft_begin_ = 0;  ///< length when the last draft was made
   std::optional<text::Detokenizer> detokenizer_;
   Metrics metrics_;

@@ -110,6 +110,11 @@ class Planner {
     if (item.need.cols % block != 0)
       return malformed(item, "is {}, in blocks of {}, the model asks for rows of {}",
                        encoding_name(item.stored.encoding), block, item.need.cols);
+    if (packed.layout == WeightLayout::squares32 && is_plain(item.stored.encoding))
+      return error(Code::unsupported,
+                   "{}: tensor {} was packed as {} in squares, as earlier versions did: pack the "
+                   "checkpoint again",
+                   source_.file_name(item.stored.file()), item.stored.quoted(), encoding_name(item.stored.encoding));
     QINFER_TRY(check_shape(item, expected_shape(item, packed.layout)));
     if (packed.rows != item.need.rows || packed.cols != item.need.cols)
       return malformed(item, "is described as [{}, {}], the model asks for [{}, {}]", packed.rows, packed.cols,

@@ -341,7 +341,7 @@ TEST_CASE("packed for AMX, or packed while loading, a model has the bits of its 
       qi::Session session(cache);
       session.append(std::vector<qinfer_token>{5, 9, 2, 30, 7});
       session.eval();
-      session.append(std::vector<qinfer_token>(40, 11));
+      session.append(std::vector<qinfer_token>(120, 11));
       session.eval();
       return session.copy_logits();
     };
@@ -387,10 +387,11 @@ TEST_CASE("quantised models on tiles have the bits of their values as bf16, pack
 
 namespace {
 
-/// A packed model of which it says that up of layer 0 is stored in rows, and gate as it is.
-class UpInRows final : public model::TensorSource {
+/// A packed file whose first up projection is said to be in another layout.
+class UpInLayout final : public model::TensorSource {
  public:
-  explicit UpInRows(const std::string& path) : source_(std::move(source::ModelSource::open(path, {}).value())) {}
+  UpInLayout(const std::string& path, kernels::WeightLayout layout)
+      : source_(std::move(source::ModelSource::open(path, {}).value())), layout_(layout) {}
   source::ModelSource& inner() const { return *source_; }
 
   std::string name(const model::TensorId& id) const override { return source_->name(id); }
@@ -398,8 +399,9 @@ class UpInRows final : public model::TensorSource {
     auto info = source_->find(id);
     if (!info.ok() || id.role != model::Role::up || id.layer != 0) return info;
     model::PackedForm& packed = *info.value().packed;
-    packed.layout = kernels::WeightLayout::row_major;
-    info.value().shape = {static_cast<std::uint64_t>(packed.rows), static_cast<std::uint64_t>(packed.cols)};
+    packed.layout = layout_;
+    const kernels::StoredShape shape = kernels::weight_shape({Encoding::bf16, layout_}, packed.rows, packed.cols);
+    info.value().shape = {shape.lengths, shape.lengths + shape.n};
     return info;
   }
   std::string_view file_name(std::uint32_t file) const override { return source_->file_name(file); }
@@ -413,11 +415,13 @@ class UpInRows final : public model::TensorSource {
 
  private:
   std::unique_ptr<source::ModelSource> source_;
+  kernels::WeightLayout layout_;
 };
 
 }  // namespace
 
-TEST_CASE("gate and up that are packed in different layouts are refused", "[amx][packed]") {
+TEST_CASE("gate and up in different layouts are refused, and bf16 in squares, as earlier versions packed it",
+          "[amx][packed]") {
   SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512");
   EmulatedRuntime runtime(1);
   for (const char* fixture : {"qwen3-odd-bf16", "qwen3moe-unnormed-bf16"}) {
@@ -425,7 +429,7 @@ TEST_CASE("gate and up that are packed in different layouts are refused", "[amx]
     const ModelDir out;
     const std::string folder = std::string(QINFER_TEST_FIXTURES "/models/") + fixture;
     REQUIRE_OK(qinfer_model_pack(runtime.native(), folder.c_str(), nullptr, out.file("packed").c_str(), &err));
-    const UpInRows source(out.file("packed"));
+    const UpInLayout source(out.file("packed"), kernels::WeightLayout::row_major);
     const model::ModelSpec& spec = source.inner().spec();
     const kernels::KernelSet& set = *kernels::find_kernel_set("amx", platform::cpu_features(system_with_tiles()));
     CHECK(model::plan_weights(spec, source.inner(), std::nullopt, "amx", set, {}).ok());
@@ -434,6 +438,12 @@ TEST_CASE("gate and up that are packed in different layouts are refused", "[amx]
     const Status status = mixed.take_status();
     CHECK(status.code() == Code::format);
     CHECK_THAT(std::string(status.message()), contains("have different layouts, pairs16 and row_major"));
+    const UpInLayout squares(out.file("packed"), kernels::WeightLayout::squares32);
+    auto earlier = model::plan_weights(spec, squares, std::nullopt, "amx", set, {});
+    REQUIRE_FALSE(earlier.ok());
+    const Status refusal = earlier.take_status();
+    CHECK(refusal.code() == Code::unsupported);
+    CHECK_THAT(std::string(refusal.message()), contains("as earlier versions did: pack the checkpoint again"));
   }
 }
 

@@ -158,7 +158,7 @@ TEST_CASE("Drafts: 200 prompts with 5 samplers give what they give without", "[d
   CHECK(accepted_fifth > 100);  // guesses stay from step to step
 }
 
-TEST_CASE("Drafts: the same bits on every invariant set, with windows and long texts", "[drafts]") {
+TEST_CASE("Drafts: the same bits on every set, with windows and long texts", "[drafts]") {
   for (const std::string& target : usable_targets())
     for (const char* name : {"tiny-stories", "tiny-stories-moe"}) {
       INFO(target << ", " << name);

@@ -97,8 +97,8 @@ TEST_CASE("on emulated AMX a mixture has no second copy of its experts", "[amx][
   session.eval();
   CHECK(resident_bytes(file) > loaded);
   CHECK(resident_bytes(file) <= loaded + 3 * kExpertBytes + (std::uint64_t{6} << 20));
-  // A whole layer for more rows than a worker keeps unstaged: room for what is staged is in the plan.
-  session.append(std::vector<qinfer_token>(90, 7));
+  // A whole layer for as many rows as the context has: room for what that takes is in the plan.
+  session.append(std::vector<qinfer_token>(120, 7));
   session.eval();
   CHECK(model.memory().scratch < (std::uint64_t{24} << 20));
 }

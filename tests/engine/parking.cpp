@@ -7,7 +7,7 @@
 
 using namespace qinfer::test;
 
-TEST_CASE("Parking: random requests give what each gives alone, on every invariant set", "[scheduler][parking]") {
+TEST_CASE("Parking: random requests give what each gives alone, on every set", "[scheduler][parking]") {
   std::uint32_t turn = 0;
   for (const std::string& target : usable_targets())
     for (const std::uint32_t flags : {0u, std::uint32_t{QINFER_CACHE_PREFIX}, std::uint32_t{QINFER_CACHE_CONTIGUOUS}})

@@ -71,7 +71,7 @@ struct AskingHook : qi::LogitsHook {
 
 }  // namespace
 
-TEST_CASE("Scheduler: random requests give what each gives alone, on every invariant set", "[scheduler]") {
+TEST_CASE("Scheduler: random requests give what each gives alone, on every set", "[scheduler]") {
   for (const std::string& target : usable_targets())
     for (const bool prefix : {false, true}) {
       INFO(target << (prefix ? ", prefixes kept" : ""));

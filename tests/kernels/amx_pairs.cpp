@@ -123,19 +123,24 @@ TEST_CASE("few tokens on AVX-512 have the bits of tiles, whatever the values and
   Random random(5);
   const std::vector<float> extremes = {0.0f,    -0.0f,    1e-39f,   -1e-40f, 0x1p-126f, -0x1p-126f, 0x1p-70f,
                                        0x1p70f, -0x1p70f, 0x1p-60f, 3e38f,   -3e38f,    1.0f,       -1.0f};
-  for (const int kind : {0, 1, 2, 3}) {  // usual numbers, some extremes, only extremes, and infinities with them
-    const auto value = [&]() -> float {
+  const std::vector<float> small = {1e-39f, -1e-39f, 3e-39f, -4e-39f, 0x1p-126f, -0x1p-126f, 0x1p-125f, -0x1p-124f};
+  // Usual numbers; some extremes; only extremes; infinities with them; and weights that are subnormal or nearly so,
+  // whose products and sums are, too.
+  for (const int kind : {0, 1, 2, 3, 4}) {
+    const auto value = [&](bool weight) -> float {
       const auto pick = static_cast<std::size_t>(std::fabs(random.value()) * 1e6f);
       if (kind == 0 || (kind == 1 && pick % 8 != 0)) return random.value();
+      if (kind == 4) return weight ? small[pick % small.size()] : random.value() * (pick % 2 == 0 ? 0x1p-3f : 0x1p3f);
       if (kind == 3 && pick % 97 == 0) return pick % 2 == 0 ? INFINITY : -INFINITY;
       return extremes[pick % extremes.size()];
     };
     std::vector<std::uint16_t> w(kCols * kOutputs);
-    for (std::uint16_t& v : w) v = bf16_of(value());
+    for (std::uint16_t& v : w) v = bf16_of(value(true));
     std::vector<float> x(kTokens * kCols);
-    for (float& v : x) v = bf16_to_f32(bf16_of(value()));
+    for (float& v : x) v = bf16_to_f32(bf16_of(value(false)));
     const Bf16Matrix rows(kRows, w, kOutputs, kCols), pairs(kPairs, w, kOutputs, kCols);
     const std::vector<float> want = linear(rows.view, x, 0, kTokens);
+    if (kind == 0 || kind == 4) CHECK(std::all_of(want.begin(), want.end(), [](float v) { return std::isfinite(v); }));
     const auto check = [&](std::int64_t first, std::int64_t n) {
       const std::vector<float> got = linear(pairs.view, x, first, n);
       std::int64_t other = 0;

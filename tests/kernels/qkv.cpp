@@ -143,7 +143,7 @@ void qkv_case(const KernelSet& set, const QkvTypes& types, const AttentionCase& 
   const std::vector<Sequence> sequences = {
       {cache.view(0), 0, many, 1}, {cache.view(1), many, few, 0}, {cache.view(2), many + few, 1, c.lengths[2] - 1}};
   const std::int32_t n = many + few + 1;
-  const QkvData d = make_qkv(set, random, types, c, hidden, static_cast<std::uint32_t>(n), 100);
+  const QkvData d = make_qkv(set, random, types, c, hidden, static_cast<std::uint32_t>(n), 160);
   ActivationBuffer x = operand(set, d.x.data(), n, hidden);
   Queries q(set, n, c.n_heads, c.head_dim);
   QkvArgs args;
@@ -244,14 +244,18 @@ void test_qkv(const KernelSet& set, DType dtype) {
              normed);
     qkv_case(set, same, {.n_heads = 3, .n_kv_heads = 1, .head_dim = 48, .block_tokens = 32, .lengths = {2, 1, 20}},
              plain);
-    // More columns than a worker stages at once.
+    // More columns and rows than a worker stages at once; heads that begin and end within a register.
     qkv_case(
         set, same,
-        {.n_heads = 3, .n_kv_heads = 1, .head_dim = 80, .block_tokens = 32, .lengths = {40, 3, 33}, .hidden = 2100},
+        {.n_heads = 3, .n_kv_heads = 1, .head_dim = 24, .block_tokens = 32, .lengths = {140, 3, 14}, .hidden = 600},
+        plain);
+    qkv_case(
+        set, same,
+        {.n_heads = 3, .n_kv_heads = 1, .head_dim = 80, .block_tokens = 32, .lengths = {140, 3, 33}, .hidden = 2100},
         normed);
     qkv_case(
         set, same,
-        {.n_heads = 2, .n_kv_heads = 1, .head_dim = 256, .block_tokens = 32, .lengths = {40, 3, 8}, .hidden = 1100},
+        {.n_heads = 2, .n_kv_heads = 1, .head_dim = 256, .block_tokens = 32, .lengths = {136, 3, 8}, .hidden = 1100},
         normed);
   }
   // Norms after rotation, and queries with a scale: few rows and many, heads of all tails.
