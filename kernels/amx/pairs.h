@@ -24,7 +24,7 @@ inline constexpr std::int64_t kVectorTokens = 3;
 template <int tokens>
 inline constexpr int kPairsAtOnce = tokens == 1 ? 4 : 2;
 inline constexpr int kMostPairsAtOnce = 4;
-/// Steps that are fetched ahead.
+/// Steps that are fetched ahead, by AVX-512 and by tiles. (Of tiles 1, 2 and 4 were equally fast on a Granite Rapids.)
 template <int tiles>
 inline constexpr std::int64_t kVectorStepsAhead = tiles > 2 ? 1 : 2;
 inline constexpr std::int64_t kTileStepsAhead = 4;

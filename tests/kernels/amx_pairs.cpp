@@ -48,15 +48,7 @@ std::vector<float> linear(const Matrix& w, const std::vector<float>& x, std::int
   ActivationBuffer in = operand(set, x.data() + first * w.cols, n, w.cols), out = residual(set, n, w.rows);
   LinearArgs args{n, in.view(), w, false, out.view(), {}};
   std::vector<std::byte> space;
-  const Shape shape{.batch = static_cast<std::uint32_t>(n),
-                    .hidden = static_cast<std::uint32_t>(w.cols),
-                    .n_heads = 1,
-                    .n_kv_heads = 1,
-                    .head_dim = 2,
-                    .ffn = 1,
-                    .vocab = 1,
-                    .context = 1};
-  run_all(set.linear, args, set.linear_workspace(shape), space, 1);
+  run_all(set.linear, args, set.linear_workspace(linear_shape(n, w.cols)), space, 1);
   return out.rows();
 }
 
