@@ -35,7 +35,7 @@ enum class WeightLayout : std::uint8_t {
               ///< encoding: common/quant_tiles.h
   pairs32,    ///< at data[((n / 32) * ceil(cols / 2) + k / 2) * 64 + n % 32 * 2 + k % 2]; zeros fill the last tile and
               ///< pair
-  squares32,  ///< of quantised encodings alone: common/quant_tiles.h
+  squares32,  ///< what earlier versions packed for amx: refused by name
   pairs16  ///< at data[((n / 16) * ceil(cols / 32) * 16 + k / 2) * 32 + n % 16 * 2 + k % 2]; zeros fill the last tile
            ///< and 32 columns
 };

@@ -92,79 +92,10 @@ void get_integers(const std::byte* tile, std::int64_t row, std::uint8_t* q) {
   }
 }
 
-// ---- squares ----
-
-/// Four bytes as words, the first one lowest.
-std::uint64_t words_of(const std::uint8_t* at) {
-  std::uint32_t bytes = 0;
-  std::memcpy(&bytes, at, 4);
-  std::uint64_t words = bytes;
-  words = (words | words << 16) & 0x0000ffff0000ffff;
-  return (words | words << 8) & 0x00ff00ff00ff00ff;
-}
-/// The inverse of words_of(), of words below 256.
-void put_bytes(std::uint64_t words, std::uint8_t* at) {
-  words = (words | words >> 8) & 0x0000ffff0000ffff;
-  words = words | words >> 16;
-  std::memcpy(at, &words, 4);
-}
-
-constexpr std::uint64_t in_every_word(unsigned bits) { return bits * std::uint64_t{0x0001000100010001}; }
-
-std::int64_t square_byte(std::int64_t row, std::int64_t k) {
-  return row / 2 * kSquareLine + k % 16 * 4 + row % 2 * 2 + k / 16;
-}
-
-/// Where a row of a square has its bits.
-template <TileIntegers integers>
-struct SquareRow {
-  static constexpr unsigned kAbove = plane_mask(integers);  ///< bits above the nibble
-  std::int64_t nibbles, plane;
-  int shift, plane_shift;
-
-  explicit SquareRow(std::int64_t row)
-      : nibbles(square_nibbles_at(integers) + row / 4 * kSquareLine),
-        plane(row / 4 / groups_of_plane(integers) * kSquareLine),
-        shift(static_cast<int>(4 * (row % 4))),
-        plane_shift(shift + square_plane_shift(integers, row / 4)) {}
-};
-
-/// The 32 integers of one row into a square that was zero.
-template <TileIntegers integers>
-void put_square_integers(const std::uint8_t* q, std::byte* square, std::int64_t row) {
-  if constexpr (integers == TileIntegers::bytes) {
-    for (std::int64_t k = 0; k < kQuantSub; ++k) square[square_byte(row, k)] = static_cast<std::byte>(q[k]);
-    return;
-  }
-  const SquareRow<integers> at(row);
-  const auto add = [](std::byte* words, std::uint64_t bits) { store(words, load<std::uint64_t>(words) | bits); };
-  for (std::int64_t k = 0; k < kQuantSub; k += 4) {
-    const std::uint64_t words = words_of(q + k);
-    add(square + at.nibbles + 2 * k, (words & in_every_word(15)) << at.shift);
-    if constexpr (at.kAbove != 0)
-      add(square + at.plane + 2 * k, (words >> 4 & in_every_word(at.kAbove)) << at.plane_shift);
-  }
-}
-
-template <TileIntegers integers>
-void get_square_integers(const std::byte* square, std::int64_t row, std::uint8_t* q) {
-  if constexpr (integers == TileIntegers::bytes) {
-    for (std::int64_t k = 0; k < kQuantSub; ++k) q[k] = static_cast<std::uint8_t>(square[square_byte(row, k)]);
-    return;
-  }
-  const SquareRow<integers> at(row);
-  for (std::int64_t k = 0; k < kQuantSub; k += 4) {
-    std::uint64_t words = load<std::uint64_t>(square + at.nibbles + 2 * k) >> at.shift & in_every_word(15);
-    if constexpr (at.kAbove != 0)
-      words |= (load<std::uint64_t>(square + at.plane + 2 * k) >> at.plane_shift & in_every_word(at.kAbove)) << 4;
-    put_bytes(words, q + k);
-  }
-}
-
 constexpr bool is_long(TileScales scales) { return scales >= TileScales::long_minima; }
 
 /// One row of a block, its scales and its integers.
-template <TileIntegers integers, TileScales scales, bool squares>
+template <TileIntegers integers, TileScales scales>
 void put_row(const Parts& parts, std::byte* block, std::int64_t row) {
   constexpr QuantLayout layout = quant_layout(integers, scales);
   if constexpr (is_long(scales)) store(block + 2 * row, parts.d);
@@ -180,12 +111,11 @@ void put_row(const Parts& parts, std::byte* block, std::int64_t row) {
       store(sub + row, parts.scales[2 * j]);
       store(sub + kTileRows + row, parts.scales[2 * j + 1]);
     }
-    const auto put = squares ? put_square_integers<integers> : put_integers<integers>;
-    put(parts.q + j * kQuantSub, sub + layout.sub_scales, row);
+    put_integers<integers>(parts.q + j * kQuantSub, sub + layout.sub_scales, row);
   }
 }
 
-template <TileIntegers integers, TileScales scales, bool squares>
+template <TileIntegers integers, TileScales scales>
 void get_row(const std::byte* block, std::int64_t row, Parts& parts) {
   constexpr QuantLayout layout = quant_layout(integers, scales);
   if constexpr (is_long(scales)) parts.d = load<std::uint16_t>(block + 2 * row);
@@ -203,8 +133,7 @@ void get_row(const std::byte* block, std::int64_t row, Parts& parts) {
       parts.scales[2 * j] = load<std::int8_t>(sub + row);
       parts.scales[2 * j + 1] = load<std::int8_t>(sub + kTileRows + row);
     }
-    const auto get = squares ? get_square_integers<integers> : get_integers<integers>;
-    get(sub + layout.sub_scales, row, parts.q + j * kQuantSub);
+    get_integers<integers>(sub + layout.sub_scales, row, parts.q + j * kQuantSub);
   }
 }
 
@@ -214,37 +143,32 @@ struct Rows {
   void (*get)(const std::byte* block, std::int64_t row, Parts& parts);
 };
 
-template <TileIntegers integers, TileScales scales, bool squares>
+template <TileIntegers integers, TileScales scales>
 constexpr Rows rows_of() {
-  return {put_row<integers, scales, squares>, get_row<integers, scales, squares>};
+  return {put_row<integers, scales>, get_row<integers, scales>};
 }
 
-template <bool squares>
-Rows rows_of(const QuantLayout& layout) {
+Rows rows_of(Encoding encoding) {
+  const QuantLayout layout = quant_layout(encoding);
   using enum TileScales;
   switch (layout.integers) {
-    case TileIntegers::bytes: return rows_of<TileIntegers::bytes, d, squares>();
-    case TileIntegers::six_bits: return rows_of<TileIntegers::six_bits, long_16, squares>();
+    case TileIntegers::bytes: return rows_of<TileIntegers::bytes, d>();
+    case TileIntegers::six_bits: return rows_of<TileIntegers::six_bits, long_16>();
     case TileIntegers::five_bits:
-      return layout.scales == d         ? rows_of<TileIntegers::five_bits, d, squares>()
-             : layout.scales == d_and_m ? rows_of<TileIntegers::five_bits, d_and_m, squares>()
-                                        : rows_of<TileIntegers::five_bits, long_minima, squares>();
+      return layout.scales == d         ? rows_of<TileIntegers::five_bits, d>()
+             : layout.scales == d_and_m ? rows_of<TileIntegers::five_bits, d_and_m>()
+                                        : rows_of<TileIntegers::five_bits, long_minima>();
     case TileIntegers::nibbles: break;
   }
   switch (layout.scales) {
     case d: break;
-    case d_and_m: return rows_of<TileIntegers::nibbles, d_and_m, squares>();
-    case e8m0: return rows_of<TileIntegers::nibbles, e8m0, squares>();
-    case long_minima: return rows_of<TileIntegers::nibbles, long_minima, squares>();
-    case long_32: return rows_of<TileIntegers::nibbles, long_32, squares>();
-    case long_16: return rows_of<TileIntegers::nibbles, long_16, squares>();
+    case d_and_m: return rows_of<TileIntegers::nibbles, d_and_m>();
+    case e8m0: return rows_of<TileIntegers::nibbles, e8m0>();
+    case long_minima: return rows_of<TileIntegers::nibbles, long_minima>();
+    case long_32: return rows_of<TileIntegers::nibbles, long_32>();
+    case long_16: return rows_of<TileIntegers::nibbles, long_16>();
   }
-  return rows_of<TileIntegers::nibbles, d, squares>();
-}
-
-Rows rows_of(const WeightFormat& format) {
-  const QuantLayout layout = quant_layout(format.encoding);
-  return format.layout == WeightLayout::squares32 ? rows_of<true>(layout) : rows_of<false>(layout);
+  return rows_of<TileIntegers::nibbles, d>();
 }
 
 }  // namespace
@@ -254,18 +178,16 @@ std::int64_t bytes_of_quant_tile(Encoding encoding, std::int64_t cols) {
   return cols / layout.block_cols * layout.block;
 }
 
-float pack_quant_tile(const WeightFormat& format, const std::byte* source, std::int64_t rows, std::int64_t cols,
+float pack_quant_tile(Encoding encoding, const std::byte* source, std::int64_t rows, std::int64_t cols,
                       std::byte* tile) {
-  const Encoding encoding = format.encoding;
   const QuantLayout layout = quant_layout(encoding);
-  const Rows access = rows_of(format);
+  const Rows access = rows_of(encoding);
   const ReadBlock read = block_reader(encoding);
   const std::int64_t block_bytes = encoding_traits(encoding).block_bytes, count = cols / layout.block_cols;
   float largest = 0;
   Parts parts;
   for (std::int64_t b = 0; b < count; ++b, tile += layout.block) {
-    if (rows < kTileRows || format.layout == WeightLayout::squares32)
-      std::memset(tile, 0, static_cast<std::size_t>(layout.block));
+    if (rows < kTileRows) std::memset(tile, 0, static_cast<std::size_t>(layout.block));
     for (std::int64_t row = 0; row < rows; ++row) {
       read(source + (row * count + b) * block_bytes, parts);
       largest = std::max(largest, block_largest(encoding, parts));
@@ -275,11 +197,10 @@ float pack_quant_tile(const WeightFormat& format, const std::byte* source, std::
   return largest;
 }
 
-void unpack_quant_row(const WeightFormat& format, const std::byte* tile, std::int64_t row, std::int64_t cols,
+void unpack_quant_row(Encoding encoding, const std::byte* tile, std::int64_t row, std::int64_t cols,
                       std::byte* blocks) {
-  const Encoding encoding = format.encoding;
   const QuantLayout layout = quant_layout(encoding);
-  const Rows access = rows_of(format);
+  const Rows access = rows_of(encoding);
   const WriteBlock write = block_writer(encoding);
   const std::int64_t block_bytes = encoding_traits(encoding).block_bytes, count = cols / layout.block_cols;
   Parts parts;
@@ -289,11 +210,9 @@ void unpack_quant_row(const WeightFormat& format, const std::byte* tile, std::in
   }
 }
 
-void widen_quant_row(const WeightFormat& format, const std::byte* tile, std::int64_t row, std::int64_t cols,
-                     float* out) {
-  const Encoding encoding = format.encoding;
+void widen_quant_row(Encoding encoding, const std::byte* tile, std::int64_t row, std::int64_t cols, float* out) {
   const QuantLayout layout = quant_layout(encoding);
-  const Rows access = rows_of(format);
+  const Rows access = rows_of(encoding);
   const WriteBlock write = block_writer(encoding);
   const auto widen = encoding_traits(encoding).to_f32;
   Parts parts;

@@ -28,11 +28,11 @@ std::optional<WeightLayout> find_weight_layout(std::string_view name) {
 
 StoredShape weight_shape(const WeightFormat& format, std::int64_t rows, std::int64_t cols) {
   const auto n = static_cast<std::uint64_t>(rows), k = static_cast<std::uint64_t>(cols);
-  const bool tiles = format.layout == WeightLayout::tile32, squares = format.layout == WeightLayout::squares32;
+  const bool tiles = format.layout == WeightLayout::tile32;
   constexpr auto kRows = static_cast<std::uint64_t>(kTileRows);
   if (!is_plain(format.encoding)) {
     const auto tile_bytes = static_cast<std::uint64_t>(bytes_of_quant_tile(format.encoding, cols));
-    if (tiles || squares) return {{ceil_div(n, kRows), tile_bytes}, 2};
+    if (tiles) return {{ceil_div(n, kRows), tile_bytes}, 2};
     return {{n, encoded_bytes(format.encoding, k)}, 2};
   }
   if (tiles) return {{ceil_div(n, kRows), k, kRows}, 3};

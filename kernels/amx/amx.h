@@ -1,6 +1,6 @@
 // The backend for CPUs with AMX: `amx` multiplies bf16 weights as the checkpoint has them (with many tokens out of
-// tiles that a worker stages, gemm_staged.h) or in pairs of columns (pairs.h), and quantised ones out of squares that
-// are decoded meanwhile (quant_rows.h), with activations rounded to bf16, and sums in f32. With more than 8 tokens
+// tiles that a worker stages, gemm_staged.h) or in pairs of columns (pairs.h), and quantised ones decoded to such
+// pairs meanwhile (quant_pairs.h), with activations rounded to bf16, and sums in f32. With more than 8 tokens
 // activations stay in panels from the embedding to the last norm (panels.h). Keys are in the cache as rows and values
 // with their positions as lanes (KvOrder::key_rows), the form in which both are the first operand of a tile
 // multiplication.

@@ -68,7 +68,7 @@ void embed_quantised_panel(const EmbedArgs& args, std::int64_t panel) {
       if (table.format.layout == WeightLayout::row_major) {
         traits.to_f32(table.data + (row * count_of_blocks + b) * traits.block_bytes, layout.block_cols, values[m]);
       } else {
-        widen_quant_row(table.format, table.data + (row / kTileRows * count_of_blocks + b) * layout.block,
+        widen_quant_row(table.format.encoding, table.data + (row / kTileRows * count_of_blocks + b) * layout.block,
                         row % kTileRows, layout.block_cols, values[m]);
       }
     }

@@ -1,4 +1,4 @@
-// Matrix multiplications over weights in file layout, in pairs, or in quantised squares: what rows, panels and blocks
+// Matrix multiplications over weights in file layout, in pairs, or quantised: what rows, panels and blocks
 // of sums are, the multiplication of up to two panels (32 tokens), for which every pair of row tiles takes all of k at
 // once and weights are read once, that of up to eight, and what becomes of finished sums. More panels: gemm_staged.h.
 // Every output is one sum over k in steps of 32, whatever the number of tokens.
@@ -23,7 +23,7 @@ inline RowTile tile_of(const Matrix& w, std::int64_t row, std::int64_t end, std:
   RowTile tile;
   tile.count = count;
   if (!is_plain(w.format.encoding)) {
-    tile.quant = &quant_squares(w.format.encoding);
+    tile.quant = &quant_pairs(w.format.encoding);
     tile.jump = w.cols / tile.quant->layout.block_cols * tile.quant->layout.block;
     tile.at = w.data + smaller(row, end) / 32 * tile.jump;
     tile.next = w.data + (row + ahead) / 32 * tile.jump;
@@ -166,6 +166,32 @@ inline int multiply_few_vectors(const Panels& x, std::int64_t i, std::int64_t n_
   return 1;
 }
 
+/// The same of row pairs all of whose rows are decoded alike, and begin where strips do: none where those of w[0] are
+/// not such.
+template <int tokens, typename RowsAt>
+inline int multiply_few_quantised(const Panels& x, std::int64_t i, std::int64_t n_pairs, float* sums, RowsAt rows) {
+  QuantStrips strips;
+  float* out[QuantStrips::kMost];
+  const QuantPairs* quant = nullptr;
+  int count = 0;
+  for (; count < kPairsAtOnce<tokens> && i + count < n_pairs; ++count) {
+    const RowPair w = rows(i + count);
+    if (count == 0) quant = w.tiles[0].quant;
+    const int row_tiles = row_tiles_of(w);
+    bool alike = quant != nullptr;
+    for (int t = 0; t < row_tiles; ++t) alike = alike && w.tiles[t].quant == quant && w.tiles[t].is_whole();
+    if (!alike) break;
+    for (int t = 0; t < row_tiles; ++t) {
+      const RowTile& tile = w.tiles[t];
+      strips.at[strips.count] = tile.at, strips.next[strips.count] = tile.next;
+      strips.half[strips.count] = tile.first / kRegisterRows;
+      out[strips.count++] = sums + count * kSumFloats + t * 2 * kTileFloats;
+    }
+  }
+  if (count > 0) quant->vectors[tokens - 1](strips, x.cols / kStep, x.data, out);
+  return count;
+}
+
 /// Multiplies up to two panels with row pairs 0 .. n_pairs - 1 (rows(i); where its second tile is empty, only the first
 /// is computed) and hands every block to `sink`, in order. `room`: what a worker has for it.
 template <typename RowsAt, typename Sink>
@@ -174,25 +200,29 @@ inline void multiply_few(const Panels& x, std::int64_t n_pairs, const FewRoom& r
   bool turned = false;
   for (std::int64_t i = 0; i < n_pairs;) {
     const RowPair w = rows(i);
-    const bool in_pairs = w.in_pairs();
-    if (in_pairs && x.n <= kVectorTokens) {
+    if (w.gives_pairs() && x.n <= kVectorTokens) {
       int count = 0;
-      with_tokens(x.n, [&]<int tokens>() { count = multiply_few_vectors<tokens>(x, i, n_pairs, room.sums, rows); });
+      with_tokens(x.n, [&]<int tokens>() {
+        count = w.in_pairs() ? multiply_few_vectors<tokens>(x, i, n_pairs, room.sums, rows)
+                             : multiply_few_quantised<tokens>(x, i, n_pairs, room.sums, rows);
+      });
       for (int j = 0; j < count; ++j, ++i)
         sink(SumBlock{i, 0, row_tiles_of(rows(i)), 1, room.sums + j * kSumFloats, true});
-      continue;
+      if (count > 0) continue;
     }
-    if (in_pairs && !turned) turn_panels(x.data, x.count(), x.cols, room.turned);
-    turned = turned || in_pairs;
+    const bool turns = w.gives_pairs();
+    if (turns && !turned) turn_panels(x.data, x.count(), x.cols, room.turned);
+    turned = turned || turns;
     with_tiles(row_tiles_of(w), x.panels(0), [&]<int row_tiles, int panels>() {
-      if (in_pairs)
-        return multiply_turned<row_tiles, panels>(w, padded_k(x.cols) / kStep, room.turned, true, room.sums);
+      const std::int64_t steps = padded_k(x.cols) / kStep;
+      if (w.in_pairs()) return multiply_turned<row_tiles, panels>(w, steps, room.turned, true, room.sums);
+      if (turns) return multiply_decoded<row_tiles, panels>(w, steps, room.turned, room.ring, room.sums);
       zero_sums<row_tiles, panels>();
-      w.is_decoded() ? add_decoded<row_tiles, panels>(w, x.cols, pair, room.ring)
-                     : add_columns<row_tiles, panels>(w, x.cols, pair, true);
+      w.has_pairs() ? add_mixed<row_tiles, panels>(w, x.cols, pair, room.ring)
+                    : add_columns<row_tiles, panels>(w, x.cols, pair, true);
       store_sums<row_tiles, panels>(room.sums);
     });
-    sink(SumBlock{i++, 0, row_tiles_of(w), x.panels(0), room.sums, in_pairs});
+    sink(SumBlock{i++, 0, row_tiles_of(w), x.panels(0), room.sums, turns});
   }
 }
 

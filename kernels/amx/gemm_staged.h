@@ -11,9 +11,8 @@
 // Blocks come group by group of row pairs, and within a group column block by column block. Sums that wait for more
 // columns do so as f32, so that the result is the same bit for bit; those of a group and the panels' columns of a block
 // fit into the L2. There is no copy of the weights beyond the two blocks. Quantised ones are decoded where others are
-// copied, four rows of 32 columns at a time. Weights in pairs are blocks where they are, if the panels have been
-// turned; otherwise (those of experts) they are turned into rows where others are copied, 16 rows of 32 columns at a
-// time.
+// copied, 16 rows of 32 columns at a time. Weights in pairs are blocks where they are, if the panels have been turned;
+// otherwise (those of experts) they are turned into rows where others are copied, and so are decoded ones.
 #pragma once
 
 #include "amx/gemm.h"
@@ -98,9 +97,9 @@ struct PairLines {
 inline Lines lines_of(const RowTile& rows, const Block& block) {
   if (rows.count == 0) return {};
   if (rows.quant != nullptr) {
-    const std::byte* begin = rows.at + sub_of(*rows.quant, block.begin / kStep).at;
+    const std::byte* begin = rows.at + sub_of(rows.quant->layout, block.begin / kStep).at;
     const std::int64_t last = (block.end - 1) / kStep;
-    const std::byte* end = rows.at + sub_of(*rows.quant, last).at + rows.quant->layout.sub;
+    const std::byte* end = rows.at + sub_of(rows.quant->layout, last).at + rows.quant->layout.sub;
     const std::int64_t lines = (end - begin + 63) / 64;
     return {begin, lines, 0, lines};
   }
@@ -112,7 +111,7 @@ inline Lines lines_of(const RowTile& rows, const Block& block) {
 /// What a block reads of its rows.
 inline PairLines lines_of(const RowPair& rows, const Block& block) {
   PairLines lines{{lines_of(rows.tiles[0], block), lines_of(rows.tiles[1], block)}};
-  if (shares_squares(rows)) lines.tiles[1].left = 0;  // the first tile's have both
+  if (shares_tile(rows)) lines.tiles[1].left = 0;  // the first tile's have both
   return lines;
 }
 
@@ -127,26 +126,26 @@ inline Lines next_columns(const Panels& x, std::int64_t first, std::int64_t end,
   return {at, run, (panel_lines - run) * 64, (to - from) * run};
 }
 
-/// Brings the rows of a tile into a block, [step][32 rows][32 columns]: a line at a time; pairs, a step at a time; or
-/// decoded, a group of four lines at a time.
+/// Brings the rows of a tile into a block, [step][32 rows][32 columns], a line at a time; pairs, and what is decoded to
+/// such, a step at a time, turned into rows unless the panels are.
 struct TileCopy {
-  std::int64_t left = 0;  ///< lines, steps or groups
+  std::int64_t left = 0;  ///< lines or steps
   Lines lines;
   std::byte* out = nullptr;
   std::int64_t run_bytes = 0;  ///< from the place after a run of lines to that of the next one
-  bool in_pairs = false;
-  const QuantSquares* quant = nullptr;
+  bool in_pairs = false, turns = false;
+  const QuantPairs* quant = nullptr;
   const std::byte *block = nullptr, *sub = nullptr;
-  std::int64_t subs_left = 0, group = 0, end_group = 0;  ///< sub-blocks of the block; groups of a square
+  std::int64_t subs_left = 0, half = 0;  ///< sub-blocks of the block; which rows of the tile
 
   TileCopy() = default;
-  TileCopy(const RowTile& rows, const Block& of, std::byte* to) : out(to), in_pairs(rows.in_pairs), quant(rows.quant) {
+  TileCopy(const RowTile& rows, const Block& of, std::byte* to, bool turned)
+      : out(to), in_pairs(rows.in_pairs), turns(!turned), quant(rows.quant) {
     if (rows.count == 0) return;
     if (quant != nullptr) {
-      const SubBlock first = sub_of(*quant, of.begin / kStep);
+      const SubBlock first = sub_of(quant->layout, of.begin / kStep);
       block = rows.at + first.block, sub = rows.at + first.at, subs_left = first.left;
-      group = rows.first / 4, end_group = group + kRegisterRows / 4;
-      left = of.steps() * (kRegisterRows / 4);
+      half = rows.first / kRegisterRows, left = of.steps();
       return;
     }
     lines = lines_of(rows, of);
@@ -154,11 +153,11 @@ struct TileCopy {
     run_bytes = 64 - of.steps() * kStepBytes;  // a run is all steps of a row
   }
 
-  [[gnu::always_inline]] void next(RowScales& scales) {
+  [[gnu::always_inline]] void next() {
     --left;
-    if (quant != nullptr) return decode(scales);
+    if (quant != nullptr) return decode();
     if (in_pairs) {
-      turn_pairs(lines.at, out);
+      turns ? turn_pairs(lines.at, out) : copy_step(lines.at, out);
       lines.at += kPairStepBytes, out += kStepBytes;
       return;
     }
@@ -167,11 +166,10 @@ struct TileCopy {
     if (lines.in_run == 0) out += run_bytes;
   }
 
-  void decode(RowScales& scales) {
-    quant->four(block, sub, group, scales, out);
-    out += 4 * 64;
-    if (++group < end_group) return;
-    group -= kRegisterRows / 4, out += kStepBytes - kRegisterRows * 64;
+  void decode() {
+    quant->decode(block, sub, half, out);
+    if (turns) turn_pairs(out, out);
+    out += kStepBytes;
     sub += quant->layout.sub;
     if (--subs_left > 0) return;
     block += quant->layout.block, sub = block + quant->layout.header, subs_left = quant->layout.subs;
@@ -181,13 +179,12 @@ struct TileCopy {
 /// The same of both tiles of a row pair.
 struct BlockCopy {
   TileCopy tiles[2];
-  RowScales scales;
 
-  BlockCopy() {}  // NOLINT(modernize-use-equals-default): scales are written before they are read
-  BlockCopy(const RowPair& rows, const Block& block, std::byte* to)
-      : tiles{{rows.tiles[0], block, to}, {rows.tiles[1], block, to + kRegisterRows * 64}} {}
+  BlockCopy() = default;
+  BlockCopy(const RowPair& rows, const Block& block, std::byte* to, bool turned)
+      : tiles{{rows.tiles[0], block, to, turned}, {rows.tiles[1], block, to + kRegisterRows * 64, turned}} {}
   std::int64_t left() const { return tiles[0].left + tiles[1].left; }
-  [[gnu::always_inline]] void next() { tiles[0].left > 0 ? tiles[0].next(scales) : tiles[1].next(scales); }
+  [[gnu::always_inline]] void next() { tiles[0].left > 0 ? tiles[0].next() : tiles[1].next(); }
 };
 
 /// Spreads a number of things evenly over steps.
@@ -283,7 +280,7 @@ class StagedMultiplication {
     return whole;
   }
   /// Whether a block is multiplied where it is.
-  static bool is_in_place(const RowPair& rows) { return turned && is_whole(rows); }
+  static bool is_in_place(const RowPair& rows) { return turned && rows.in_pairs() && is_whole(rows); }
 
   BlockTiles tiles_of(std::int64_t i, const RowPair& rows, const Block& block) const {
     const std::byte* copy = staging_.blocks[i % 2];
@@ -299,11 +296,11 @@ class StagedMultiplication {
     const RowPair rows = rows_(block.pair);
     std::byte* out = staging_.blocks[i % 2];
     if (is_in_place(rows)) return {};
-    if (is_whole(rows) && (block.end <= x_.cols || rows.in_pairs())) return {rows, block, out};
+    if (is_whole(rows) && (block.end <= x_.cols || rows.gives_pairs())) return {rows, block, out, turned};
     for (std::int64_t k = block.begin; k < block.end; k += kStep, out += kStepBytes)
       for (int t = 0; t < row_tiles_of(rows); ++t) {
         std::byte* tile = out + t * kRegisterRows * 64;
-        turned ? copy_pairs(rows.tiles[t], k / kStep, tile) : bring_rows(rows.tiles[t], k, x_.cols, tile);
+        turned ? bring_pairs(rows.tiles[t], k / kStep, tile) : bring_rows(rows.tiles[t], k, x_.cols, tile);
       }
     return {};
   }

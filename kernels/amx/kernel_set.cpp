@@ -18,7 +18,7 @@ bool plain_format(WeightRole role, Encoding stored, const Encoding* wanted, bool
   return out.encoding == Encoding::bf16 && (!exact || stored == Encoding::bf16);
 }
 
-/// Quantised weights stay what they are, in squares, which are decoded to bf16 for each multiplication (quant_rows.h);
+/// Quantised weights stay what they are, in tiles, which are decoded to bf16 for each multiplication (quant_pairs.h);
 /// routers, and where the host asks for it others, become bf16.
 bool weight_format(WeightRole role, Encoding stored, const Encoding* wanted, bool exact, WeightFormat& out) {
   if (is_plain(stored)) return plain_format(role, stored, wanted, exact, out);
@@ -27,7 +27,7 @@ bool weight_format(WeightRole role, Encoding stored, const Encoding* wanted, boo
     out = {stored, WeightLayout::row_major};
     return true;
   }
-  out = {rounded ? Encoding::bf16 : stored, rounded ? WeightLayout::row_major : WeightLayout::squares32};
+  out = {rounded ? Encoding::bf16 : stored, rounded ? WeightLayout::row_major : WeightLayout::tile32};
   return rounded ? !exact : wanted == nullptr || *wanted == stored;
 }
 

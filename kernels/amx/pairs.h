@@ -12,6 +12,7 @@
 #pragma once
 
 #include "amx/panels.h"
+#include "amx/tile_arithmetic.h"
 
 namespace qinfer::kernels::amx {
 namespace {
@@ -46,6 +47,12 @@ inline Byte* tile_of_row(Byte* matrix, std::int64_t row, std::int64_t cols) {
     const auto rest = static_cast<__mmask16>(all & ~low);
     _mm512_store_si512(out + line, rest == 0 ? first : _mm512_mask_loadu_epi32(first, rest, beyond + line));
   }
+}
+
+/// A step as it is.
+inline void copy_step(const std::byte* step, std::byte* out) {
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) _mm512_store_si512(out + 64 * i, _mm512_loadu_si512(step + 64 * i));
 }
 
 /// A step as 16 rows of 32 columns: what a tile multiplication has as its first operand.
@@ -84,25 +91,6 @@ struct PairStep {
   copy_pairs(tile, s, copy);
   return {copy, later};
 }
-
-/// While this lives, floating point of the thread is what it is in TDPBF16PS, whatever the host has set: rounded to
-/// nearest, without subnormal numbers and without traps. The assembly keeps loads and stores on their side of it, and
-/// with them what is computed between.
-class TileArithmetic {
- public:
-  TileArithmetic() {
-    constexpr std::uint32_t kMasked = 0x1f80, kInputsToZero = 0x40, kResultsToZero = 0x8000;
-    constexpr std::uint32_t kOwn = kMasked | kInputsToZero | kResultsToZero;
-    asm volatile("stmxcsr %0" : "=m"(before_) : : "memory");
-    asm volatile("ldmxcsr %0" : : "m"(kOwn) : "memory");
-  }
-  ~TileArithmetic() { asm volatile("ldmxcsr %0" : : "m"(before_) : "memory"); }
-  TileArithmetic(const TileArithmetic&) = delete;
-  TileArithmetic& operator=(const TileArithmetic&) = delete;
-
- private:
-  std::uint32_t before_;
-};
 
 /// sums[tile][token] += a step of each tile times tokens, whose pairs are at x, 16 tokens a line.
 template <int tiles, int tokens>

@@ -32,9 +32,8 @@ struct OwnSpace {
   }
 
   static std::uint64_t bytes(std::uint32_t batch, std::int64_t whole, std::int64_t cols) {
-    const std::int64_t turned = batch > kVectorTokens ? smaller(std::int64_t{batch}, 2 * kPanelLanes) : 0;
-    const std::uint64_t few =
-        sums_bytes(kMostPairsAtOnce) + kRingBytes + panels_bytes(1, cols) + panels_bytes(turned, cols);
+    const std::uint64_t few = sums_bytes(kMostPairsAtOnce) + kRingBytes + panels_bytes(1, cols) +
+                              panels_bytes(smaller(std::int64_t{batch}, 2 * kPanelLanes), cols);
     return panel_count(batch) <= 2 ? few : larger(few, Staging::bytes(panel_count(batch), whole));
   }
 };
@@ -45,7 +44,8 @@ inline void multiply(const Panels& x, std::int64_t n_pairs, std::int64_t whole, 
                      Sink sink) {
   if (x.count() <= 2) return multiply_few(x, n_pairs, own.few(x.cols), rows, sink);
   bool as_they_are = x.count() <= kSeveralPanels;
-  for (std::int64_t i = 0; as_they_are && i < n_pairs; ++i) as_they_are = x.turned != nullptr || !rows(i).is_decoded();
+  for (std::int64_t i = 0; as_they_are && i < n_pairs; ++i)
+    as_they_are = x.turned != nullptr ? rows(i).in_pairs() : !rows(i).has_pairs();
   as_they_are ? multiply_several(x, n_pairs, whole, own.few(x.cols).sums, rows, sink)
               : multiply_many(x, n_pairs, whole, Staging(own.memory), rows, sink);
 }
@@ -71,10 +71,9 @@ inline void write_rounded_inner(std::initializer_list<const Linear*> layers, con
 
 /// Whether n rows are multiplied with these matrices as turned panels.
 inline bool takes_turned(std::initializer_list<const Linear*> layers, std::int64_t n) {
-  bool in_pairs = panel_count(n) > 2;
-  for (const Linear* w : layers)
-    in_pairs = in_pairs && (w->data == nullptr || w->format.layout == WeightLayout::pairs16);
-  return in_pairs;
+  bool turned = panel_count(n) > 2;
+  for (const Linear* w : layers) turned = turned && (w->data == nullptr || w->format.layout != WeightLayout::row_major);
+  return turned;
 }
 /// Panels to turn, each a unit.
 inline std::int64_t turn_units(std::initializer_list<const Linear*> layers, std::int64_t n) {

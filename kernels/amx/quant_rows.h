@@ -1,5 +1,5 @@
-// Rows of quantised squares on their way to tile registers where few tokens pass: 32 columns at a time are decoded into
-// a ring in the L1, two steps before they are multiplied, while sums of all columns stay in their registers.
+// Rows that are decoded on their way to tile registers where few tokens pass: 32 columns at a time go into a ring in
+// the L1, two steps before they are multiplied, while sums of all columns stay in their registers.
 #pragma once
 
 #include "amx/pairs.h"
@@ -13,80 +13,97 @@ inline constexpr std::int64_t kDecodeAhead = 4608;
 inline constexpr std::int64_t kRingSteps = 4, kRingLead = 2;
 inline constexpr std::uint64_t kRingBytes = kRingSteps * kStepBytes;
 
-/// Where the sub-block of a step of 32 columns is, in bytes after the beginning of squares.
-struct SubBlock {
-  std::int64_t block, at;  ///< the block that it is in, and itself
-  std::int64_t left;       ///< sub-blocks of the block from it on
-};
-inline SubBlock sub_of(const QuantSquares& quant, std::int64_t step) {
-  const QuantLayout& layout = quant.layout;
-  if (layout.subs == 1) return {step * layout.block, step * layout.block, 1};
-  constexpr std::int64_t kSubs = 8;
-  const std::int64_t block = step / kSubs * layout.block, in_block = step % kSubs;
-  return {block, block + layout.header + in_block * layout.sub, kSubs - in_block};
-}
-
-/// Whether both tiles of a pair are rows of the same squares.
-inline bool shares_squares(const RowPair& rows) {
+/// Whether both tiles of a pair are rows of the same tile of 32.
+inline bool shares_tile(const RowPair& rows) {
   return rows.tiles[0].quant != nullptr && rows.tiles[1].count > 0 && rows.tiles[1].at == rows.tiles[0].at;
 }
 
-/// Sixteen rows that begin anywhere in their squares: out of the halves that have them.
+/// Sixteen quantised rows that begin anywhere in their tile as pairs, zeros after the last row: out of the halves of
+/// tiles that have them.
 [[gnu::noinline]] inline void decode_across(const RowTile& rows, const SubBlock& sub, std::byte* out) {
-  alignas(64) std::byte lines[2 * kRegisterRows * 64];
+  alignas(64) std::byte halves[2][kPairStepBytes] = {};
   const std::int64_t half = rows.first / kRegisterRows, skipped = rows.first % kRegisterRows;
   for (std::int64_t i = 0; i < (skipped + rows.count > kRegisterRows ? 2 : 1); ++i) {
-    const std::byte* squares = rows.at + (half + i) / 2 * rows.jump;
-    rows.quant->half(squares + sub.block, squares + sub.at, (half + i) % 2, lines + i * kRegisterRows * 64);
+    const std::byte* tile = rows.at + (half + i) / 2 * rows.jump;
+    rows.quant->decode(tile + sub.block, tile + sub.at, (half + i) % 2, halves[i]);
   }
-  for (std::int64_t r = 0; r < kRegisterRows; ++r)
-    _mm512_store_si512(out + 64 * r,
-                       r < rows.count ? _mm512_load_si512(lines + 64 * (skipped + r)) : _mm512_setzero_si512());
+  for (std::int64_t line = 0; line < 16; ++line) {
+    alignas(64) std::byte both[128];
+    for (std::int64_t i = 0; i < 2; ++i) _mm512_store_si512(both + 64 * i, _mm512_load_si512(halves[i] + 64 * line));
+    _mm512_store_si512(out + 64 * line, _mm512_maskz_loadu_epi32(first_lanes(rows.count), both + 4 * skipped));
+  }
+}
+
+/// A step of rows in pairs, or that are decoded to such.
+inline void bring_pairs(const RowTile& rows, std::int64_t step, std::byte* out) {
+  if (rows.quant == nullptr) return copy_pairs(rows, step, out);
+  const SubBlock sub = sub_of(rows.quant->layout, step);
+  if (!rows.is_whole()) return decode_across(rows, sub, out);
+  rows.quant->decode(rows.at + sub.block, rows.at + sub.at, rows.first / kRegisterRows, out);
 }
 
 /// Columns [k, k + 32) of rows of any kind as a tile, zeros after `cols`.
 inline void bring_rows(const RowTile& rows, std::int64_t k, std::int64_t cols, std::byte* out) {
-  if (rows.in_pairs) {
-    copy_pairs(rows, k / kStep, out);
-    return turn_pairs(out, out);
-  }
-  if (rows.quant == nullptr) return copy_edge(rows, k, cols, out);
-  const SubBlock sub = sub_of(*rows.quant, k / kStep);
-  if (!rows.is_whole()) return decode_across(rows, sub, out);
-  rows.quant->half(rows.at + sub.block, rows.at + sub.at, rows.first / kRegisterRows, out);
+  if (!rows.gives_pairs()) return copy_edge(rows, k, cols, out);
+  bring_pairs(rows, k / kStep, out);
+  turn_pairs(out, out);
 }
 
-/// Fetches what will be decoded kDecodeAhead bytes after the sub-block of a step; at the end of the squares, what will
-/// be read after them. The second half of squares has been fetched with the first.
-inline void prefetch_squares(const RowTile& rows, std::int64_t step) {
+/// Fetches what will be decoded kDecodeAhead bytes after the sub-block of a step; at the end of the tile, what will be
+/// read after it. The second half of a tile has been fetched with the first.
+inline void prefetch_quantised(const RowTile& rows, std::int64_t step) {
   if (rows.quant == nullptr) return;
-  const std::int64_t at = sub_of(*rows.quant, step).at + kDecodeAhead, beyond = at - rows.jump;
+  const std::int64_t at = sub_of(rows.quant->layout, step).at + kDecodeAhead, beyond = at - rows.jump;
   if (beyond < 0 && rows.first >= kRegisterRows) return;
   const std::byte* from = beyond < 0 ? rows.at + at : rows.next + beyond;
   for (std::int64_t line = 0; line < rows.quant->layout.sub; line += 64)
     _mm_prefetch(reinterpret_cast<const char*>(from + line), _MM_HINT_T0);
 }
 
-/// add_columns() of rows some of which are quantised, or in pairs beside others that are not.
-template <int row_tiles, int panels>
-inline void add_decoded(const RowPair& w, std::int64_t cols, const PanelPair& x, std::byte* ring) {
-  const std::int64_t steps = (cols + kStep - 1) / kStep;
-  const bool shared = shares_squares(w);
+/// Brings the steps of a row pair into the ring: bring(tile, step, out) says how, and multiply(tiles, step) takes each
+/// kRingLead steps later.
+template <int row_tiles, typename Bring, typename Multiply>
+inline void through_ring(const RowPair& w, std::int64_t steps, std::byte* ring, Bring bring, Multiply multiply) {
+  const bool shared = shares_tile(w);
   const auto place = [ring](std::int64_t step) { return ring + step % kRingSteps * kStepBytes; };
-  const auto bring = [&](std::int64_t step) {
+  const auto fill = [&](std::int64_t step) {
 #pragma GCC unroll 2
     for (int i = 0; i < row_tiles; ++i) {
-      if (i == 0 || !shared) prefetch_squares(w.tiles[i], step);
-      bring_rows(w.tiles[i], step * kStep, cols, place(step) + i * kRegisterRows * 64);
+      if (i == 0 || !shared) prefetch_quantised(w.tiles[i], step);
+      bring(w.tiles[i], step, place(step) + i * kPairStepBytes);
     }
   };
-  for (std::int64_t step = 0; step < smaller(kRingLead, steps); ++step) bring(step);
+  for (std::int64_t step = 0; step < smaller(kRingLead, steps); ++step) fill(step);
   for (std::int64_t step = 0; step < steps; ++step) {
-    if (step + kRingLead < steps) bring(step + kRingLead);
-    const std::byte* at = place(step);
-    multiply_step<row_tiles, panels>(at, at + kRegisterRows * 64, 64, x.at[0] + step * kStep / 2 * kPanelLanes,
-                                     x.at[1] + step * kStep / 2 * kPanelLanes);
+    if (step + kRingLead < steps) fill(step + kRingLead);
+    multiply(place(step), step);
   }
+}
+
+/// add_columns() of rows some of which are quantised or in pairs, and others as in the file.
+template <int row_tiles, int panels>
+inline void add_mixed(const RowPair& w, std::int64_t cols, const PanelPair& x, std::byte* ring) {
+  through_ring<row_tiles>(
+      w, (cols + kStep - 1) / kStep, ring,
+      [cols](const RowTile& rows, std::int64_t step, std::byte* out) { bring_rows(rows, step * kStep, cols, out); },
+      [&](const std::byte* at, std::int64_t step) {
+        multiply_step<row_tiles, panels>(at, at + kPairStepBytes, 64, x.at[0] + step * kStep / 2 * kPanelLanes,
+                                         x.at[1] + step * kStep / 2 * kPanelLanes);
+      });
+}
+
+/// multiply_turned() of rows some of which are quantised.
+template <int row_tiles, int panels>
+inline void multiply_decoded(const RowPair& w, std::int64_t n_steps, const std::uint32_t* x, std::byte* ring,
+                             float* out) {
+  constexpr std::int64_t kDwords = kPairStepBytes / 4;
+  const std::uint32_t* x1 = x + n_steps * kDwords;
+  zero_sums<row_tiles, panels>();
+  through_ring<row_tiles>(w, n_steps, ring, bring_pairs, [&](const std::byte* at, std::int64_t step) {
+    multiply_turned_step<row_tiles, panels>([at](int tile) { return at + tile * kPairStepBytes; }, x + step * kDwords,
+                                            x1 + step * kDwords);
+  });
+  store_sums<row_tiles, panels>(out);
 }
 
 }  // namespace

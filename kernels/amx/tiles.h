@@ -1,10 +1,10 @@
 // AMX tile instructions, and the micro-kernel: 32 rows of weights times 32 tokens.
 //
 // The method is FlashMatrix's: weights are the A operand as they are in the file (row-major bf16, any stride and
-// alignment of 2 bytes; with many tokens out of staged tiles, gemm_staged.h), or decoded out of quantised squares
-// (quant_squares.h), activations the B operand in panels of 16 tokens (panels.h). The result has features as rows and
-// tokens as lanes. Registers: 0 and 1 weights, 2 and 3 activations, 4 to 7 sums, [weights 0 | 1][tokens 0 | 1]. Packed
-// weights are in pairs of columns, the form of a B operand: there the operands change places (pairs.h).
+// alignment of 2 bytes; with many tokens out of staged tiles, gemm_staged.h), activations the B operand in panels of 16
+// tokens (panels.h). The result has features as rows and tokens as lanes. Registers: 0 and 1 weights, 2 and 3
+// activations, 4 to 7 sums, [weights 0 | 1][tokens 0 | 1]. Packed weights are in pairs of columns, and quantised ones
+// are decoded to such, the form of a B operand: there the operands change places (pairs.h).
 //
 // One constant configuration serves all shapes; edges are filled with zeros, never reconfigured.
 #pragma once
@@ -15,7 +15,7 @@
 #include <cstdint>
 
 #include "amx/instructions.h"
-#include "amx/quant_squares.h"
+#include "amx/quant_pairs.h"
 
 namespace qinfer::kernels::amx {
 namespace {
@@ -26,21 +26,23 @@ inline constexpr std::int64_t kTileFloats = 256;                    ///< of a re
 inline constexpr std::int64_t kStepBytes = 2 * kRegisterRows * 64;  ///< of both registers of weights
 
 /// Sixteen rows, of which the first `count` exist, and where those begin that will be read next. They are bf16, rows as
-/// in the file or of WeightLayout::pairs16; or quantised and in squares.
+/// in the file or of WeightLayout::pairs16; or quantised, in tiles of 32 rows (WeightLayout::tile32).
 struct RowTile {
   const std::byte* at = nullptr;
   std::int64_t stride = 0;  ///< bytes from row to row, of rows as in the file
   std::int64_t count = 0;
   const std::byte* next = nullptr;
-  /// Set where they are in pairs, or quantised. Then `at` and `next` are where a tile of 16 rows or squares of 32
-  /// begin, `jump` is the bytes from there to the next ones, and `first` says which of its rows the first row is.
+  /// Set where they are in pairs, or quantised. Then `at` and `next` are where a tile of 16 or of 32 rows begins,
+  /// `jump` is the bytes from there to the next one, and `first` says which of its rows the first row is.
   bool in_pairs = false;
-  const QuantSquares* quant = nullptr;
+  const QuantPairs* quant = nullptr;
   std::int64_t jump = 0, first = 0;
 
+  /// Whether they are pairs, or are decoded to such.
+  bool gives_pairs() const { return in_pairs || quant != nullptr; }
   /// Whether a register can be loaded from them, or they can be decoded together.
   bool is_whole() const {
-    if (in_pairs || quant != nullptr) return first % kRegisterRows == 0;
+    if (gives_pairs()) return first % kRegisterRows == 0;
     return count == kRegisterRows;
   }
 };
@@ -49,11 +51,9 @@ struct RowTile {
 struct RowPair {
   RowTile tiles[2];
 
-  /// Whether some rows are no operand of the micro-kernel as they are.
-  bool is_decoded() const {
-    return tiles[0].quant != nullptr || tiles[1].quant != nullptr || tiles[0].in_pairs || tiles[1].in_pairs;
-  }
-  /// Whether all rows are.
+  /// Whether some rows are in pairs or decoded to such; whether all are; whether all are in pairs as they are.
+  bool has_pairs() const { return tiles[0].gives_pairs() || tiles[1].gives_pairs(); }
+  bool gives_pairs() const { return tiles[0].gives_pairs() && (tiles[1].count == 0 || tiles[1].gives_pairs()); }
   bool in_pairs() const { return tiles[0].in_pairs && (tiles[1].count == 0 || tiles[1].in_pairs); }
 };
 

@@ -1,8 +1,6 @@
-// Tiles of quantised weights: 32 rows (outputs) together, with all bytes in the order in which they are used. Nothing
-// is lost: a tile gives the bytes of its GGUF blocks again. The integers of a tile have one of two orders. In tile32
-// rows are side by side, so that lane = row; so every set multiplies them that takes sums in vector registers. In
-// squares32 a line of 64 bytes is 32 columns, so that the values of a row come out as a line; so AMX takes them
-// (amx/quant_squares.h). All else is the same in both.
+// Tiles of quantised weights (WeightLayout::tile32): 32 rows (outputs) together, with all bytes in the order in which
+// they are used. Nothing is lost: a tile gives the bytes of its GGUF blocks again. Rows are side by side, so that lane
+// = row.
 //
 // A tile runs along k in blocks of as many values as those of the encoding: 32, or 256 in sub-blocks of 32. What is in
 // brackets is [slowest .. fastest], 32 always being the rows; numbers are little-endian.
@@ -18,7 +16,7 @@
 //   long_32        f16 d[32]                i8 sc[32]                   iq4_xs
 //   long_16        f16 d[32]                i8 sc[2 of 16 k][32]        q3_k q6_k
 //
-//   TileIntegers   integers of 32 k in tile32
+//   TileIntegers   integers of 32 k
 //   bytes          i8 q[32 k][32]                                       q8_0
 //   nibbles        u32[4 groups of 8 k][32]                             q4_0 q4_1 iq4_nl mxfp4 q3_k q4_k iq4_xs
 //   five_bits      u32 plane[32], nibbles as above                      q5_0 q5_1 q5_k
@@ -32,16 +30,6 @@
 //
 // Integers are those of blocks::Parts, but for bytes, which are signed. All bytes of a row beyond the matrix are zero,
 // which stands for values of zero.
-//
-//   TileIntegers   integers of 32 k in squares32, words of 16 bits
-//   bytes          u8[16 pairs of rows][16 k][2 rows][2 times 16 k]
-//   nibbles        [8 groups of 4 rows][32 k]
-//   five_bits      planes [2 times 16 rows][32 k], then nibbles
-//   six_bits       planes [4 times 8 rows][32 k], then nibbles
-//
-// Row i of a group of 4 is nibble i of its words. The bits above it are, where g is the group's place among those of
-// its plane, bit 4i + g of the plane's word (five_bits), or bits 4i + 2g and the next (six_bits). Bytes are those of
-// blocks::Parts.
 #pragma once
 
 #include <cstddef>
@@ -53,23 +41,21 @@
 
 namespace qinfer::kernels {
 
-/// Bytes of one tile of `cols` columns, whole blocks, in either order.
+/// Bytes of one tile of `cols` columns, whole blocks.
 std::int64_t bytes_of_quant_tile(Encoding encoding, std::int64_t cols);
 
-// Formats are of a quantised encoding and tile32 or squares32.
+// Encodings are quantised ones.
 
 /// Packs `rows` (1 .. 32) neighbouring rows of blocks, each as long as its blocks are, into a tile; the others of the
 /// tile become zero. Returns the largest magnitude of their values, or infinity where a scale is no finite number.
-float pack_quant_tile(const WeightFormat& format, const std::byte* source, std::int64_t rows, std::int64_t cols,
+float pack_quant_tile(Encoding encoding, const std::byte* source, std::int64_t rows, std::int64_t cols,
                       std::byte* tile);
 
 /// The blocks of row `row` (0 .. 31) of a tile, as they were.
-void unpack_quant_row(const WeightFormat& format, const std::byte* tile, std::int64_t row, std::int64_t cols,
-                      std::byte* blocks);
+void unpack_quant_row(Encoding encoding, const std::byte* tile, std::int64_t row, std::int64_t cols, std::byte* blocks);
 
 /// The values of row `row` (0 .. 31) of a tile.
-void widen_quant_row(const WeightFormat& format, const std::byte* tile, std::int64_t row, std::int64_t cols,
-                     float* out);
+void widen_quant_row(Encoding encoding, const std::byte* tile, std::int64_t row, std::int64_t cols, float* out);
 
 /// What pack_quant_tile() returns, for n values of any rows: whole blocks.
 float quant_largest(Encoding encoding, const std::byte* source, std::int64_t n);
@@ -157,22 +143,6 @@ constexpr int plane_shift(TileIntegers integers, int g) { return integers == Til
 /// The bits above the nibbles of a group in every byte, once its even or its odd nibbles are at the bytes' beginnings.
 constexpr int plane_bytes(TileIntegers integers) {
   return integers == TileIntegers::six_bits ? 0x30303030 : 0x10101010;
-}
-
-// The same of squares32.
-
-inline constexpr std::int64_t kSquareLine = 64;  ///< bytes of 32 columns of four rows' nibbles, or of a plane
-
-/// Groups of 4 rows that a plane is of.
-constexpr std::int64_t groups_of_plane(TileIntegers integers) { return integers == TileIntegers::six_bits ? 2 : 4; }
-/// Where, after the scales of a sub-block, the nibbles of the first group begin: the planes are before them.
-constexpr std::int64_t square_nibbles_at(TileIntegers integers) {
-  const bool planes = integers == TileIntegers::five_bits || integers == TileIntegers::six_bits;
-  return planes ? kTileRows / 4 / groups_of_plane(integers) * kSquareLine : 0;
-}
-/// The plane's bits of row i of group g begin at bit 4i + square_plane_shift().
-constexpr int square_plane_shift(TileIntegers integers, std::int64_t g) {
-  return static_cast<int>(integers == TileIntegers::six_bits ? 2 * (g % 2) : g % 4);
 }
 
 }  // namespace

@@ -129,9 +129,8 @@ float pack_blocks(const Matrix& source, WeightLayout layout, std::byte* destinat
   const std::int64_t tile_bytes = bytes_of_quant_tile(encoding, source.cols);
   float largest = 0;
   for (std::int64_t row = first; row < last; row += kTileRows)
-    largest = larger(largest,
-                     pack_quant_tile({encoding, layout}, source.data + row * row_bytes, smaller(last - row, kTileRows),
-                                     source.cols, destination + row / kTileRows * tile_bytes));
+    largest = larger(largest, pack_quant_tile(encoding, source.data + row * row_bytes, smaller(last - row, kTileRows),
+                                              source.cols, destination + row / kTileRows * tile_bytes));
   return largest;
 }
 

@@ -110,7 +110,7 @@ class Planner {
     if (item.need.cols % block != 0)
       return malformed(item, "is {}, in blocks of {}, the model asks for rows of {}",
                        encoding_name(item.stored.encoding), block, item.need.cols);
-    if (packed.layout == WeightLayout::squares32 && is_plain(item.stored.encoding))
+    if (packed.layout == WeightLayout::squares32)
       return error(Code::unsupported,
                    "{}: tensor {} was packed as {} in squares, as earlier versions did: pack the "
                    "checkpoint again",

@@ -144,8 +144,7 @@ TEST_CASE("embeddings come out of quantised tiles and rows as they were", "[kern
         const std::vector<std::byte> blocks = random_blocks(random, encoding, rows * cols);
         WeightFormat format;
         REQUIRE(set->weight_format(role, encoding, nullptr, false, format));
-        const WeightLayout tiles = uses_tiles(set->name) ? WeightLayout::squares32 : WeightLayout::tile32;
-        REQUIRE(format.layout == (role == WeightRole::tied ? tiles : WeightLayout::row_major));
+        REQUIRE(format.layout == (role == WeightRole::tied ? WeightLayout::tile32 : WeightLayout::row_major));
         const TestMatrix table = pack_blocks(*set, blocks, encoding, format, rows, cols);
         for (const float scale : {1.0f, 0.3f}) {
           const std::int32_t tokens[] = {44, 0, 31, 32, 7, 7, 43, 1, 2, 3, 4, 33, 34, 35, 44, 6, 5, 9};

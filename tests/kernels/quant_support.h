@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/quant_tiles.h"
+#include "kernels/cut_weights.h"
 #include "kernels/support.h"
 #ifdef QINFER_HAVE_AMX
 #include "kernels/amx_kernels.h"
@@ -80,7 +81,7 @@ inline Encoding widened_encoding(const KernelSet& set) {
   return rounds ? Encoding::bf16 : Encoding::f32;
 }
 
-/// The same matrix as it is and as the values of its blocks, in f32 or rounded to bf16.
+/// The same matrix as it is and as what the set multiplies for it: the values of its blocks in f32, or cut to bf16.
 struct QuantMatrix {
   TestMatrix own, widened;
   const TestMatrix& as(bool wide) const { return wide ? widened : own; }
@@ -93,6 +94,9 @@ inline QuantMatrix make_quantised(const KernelSet& set, Random& random, Encoding
   const Encoding values = widened_encoding(set);
   REQUIRE(set.weight_format(role, encoding, nullptr, false, own));
   REQUIRE(own.encoding == encoding);
+  if (values == Encoding::bf16)
+    return {pack_blocks(set, blocks, encoding, own, rows, cols),
+            pack_matrix(set, cut_values(encoding, blocks), DType::bf16, rows, cols)};
   REQUIRE(set.weight_format(role, encoding, &values, false, wide));
   return {pack_blocks(set, blocks, encoding, own, rows, cols), pack_blocks(set, blocks, encoding, wide, rows, cols)};
 }
@@ -121,8 +125,8 @@ inline std::vector<const KernelSet*> f32_quant_sets() {
   return sets;
 }
 
-/// Those, and the ones that multiply with the values rounded to bf16, on tiles that may be emulated: sets whose
-/// results are those of the widened values, bit for bit.
+/// Those, and the ones that multiply with the values cut to bf16, on tiles that may be emulated: sets whose results are
+/// those of the widened values, bit for bit.
 inline std::vector<const KernelSet*> quant_sets() {
   std::vector<const KernelSet*> sets = f32_quant_sets();
 #ifdef QINFER_HAVE_AMX

@@ -35,18 +35,17 @@ std::size_t row_bytes(Encoding encoding, std::int64_t cols) {
 }
 
 /// All rows of a matrix in tiles, out of them again, and their values.
-void check_round_trip(const EncodingTraits& traits, WeightLayout layout, std::int64_t rows, std::int64_t cols,
-                      unsigned seed) {
+void check_round_trip(const EncodingTraits& traits, std::int64_t rows, std::int64_t cols, unsigned seed) {
   const Encoding encoding = traits.encoding;
-  INFO(traits.name << " " << weight_layout_name(layout) << " rows " << rows << " cols " << cols);
+  INFO(traits.name << " rows " << rows << " cols " << cols);
   const std::size_t bytes = row_bytes(encoding, cols);
   const std::vector<std::byte> source = random_bytes(bytes * static_cast<std::size_t>(rows), seed);
-  const WeightFormat format{encoding, layout};
+  const WeightFormat format{encoding, WeightLayout::tile32};
   const auto tile_bytes = static_cast<std::size_t>(bytes_of_quant_tile(encoding, cols));
   std::vector<std::byte> tiles(weight_bytes(format, rows, cols) + 1, std::byte{0xa5});
   REQUIRE(tiles.size() == tile_bytes * static_cast<std::size_t>((rows + 31) / 32) + 1);
   for (std::int64_t row = 0; row < rows; row += 32)
-    pack_quant_tile(format, source.data() + bytes * static_cast<std::size_t>(row),
+    pack_quant_tile(encoding, source.data() + bytes * static_cast<std::size_t>(row),
                     std::min<std::int64_t>(32, rows - row), cols,
                     tiles.data() + tile_bytes * static_cast<std::size_t>(row / 32));
   REQUIRE(tiles.back() == std::byte{0xa5});
@@ -55,14 +54,14 @@ void check_round_trip(const EncodingTraits& traits, WeightLayout layout, std::in
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::byte* tile = tiles.data() + tile_bytes * static_cast<std::size_t>(row / 32);
     const std::byte* blocks = source.data() + bytes * static_cast<std::size_t>(row);
-    unpack_quant_row(format, tile, row % 32, cols, out.data());
+    unpack_quant_row(encoding, tile, row % 32, cols, out.data());
     REQUIRE(std::memcmp(out.data(), blocks, bytes) == 0);
-    widen_quant_row(format, tile, row % 32, cols, values.data());
+    widen_quant_row(encoding, tile, row % 32, cols, values.data());
     traits.to_f32(blocks, cols, want.data());
     REQUIRE(std::memcmp(values.data(), want.data(), values.size() * sizeof(float)) == 0);
   }
   for (std::int64_t row = rows; row < (rows + 31) / 32 * 32; ++row) {
-    widen_quant_row(format, tiles.data() + tile_bytes * static_cast<std::size_t>(row / 32), row % 32, cols,
+    widen_quant_row(encoding, tiles.data() + tile_bytes * static_cast<std::size_t>(row / 32), row % 32, cols,
                     values.data());
     for (const float v : values) REQUIRE(v == 0);
   }
@@ -73,31 +72,6 @@ unsigned bits_at(const std::byte* at, std::int64_t first, int n) {
   std::uint32_t dword = 0;
   std::memcpy(&dword, at, 4);
   return dword >> first & ((1u << n) - 1);
-}
-
-/// A word of a line of a square.
-unsigned word_at(const std::byte* line, std::int64_t k) {
-  std::uint16_t word = 0;
-  std::memcpy(&word, line + 2 * k, 2);
-  return word;
-}
-
-/// The integer of value k of a row of squares, by the description in words.
-unsigned square_integer_at(const QuantLayout& layout, const std::byte* block, std::int64_t row, std::int64_t k) {
-  const std::byte* integers = block + layout.header + k / 32 * layout.sub + layout.sub_scales;
-  k %= 32;
-  const std::int64_t g = row / 4, i = row % 4;
-  const std::byte* nibbles = integers + g * 64;
-  switch (layout.integers) {
-    case TileIntegers::bytes: return static_cast<unsigned>(integers[row / 2 * 64 + k % 16 * 4 + row % 2 * 2 + k / 16]);
-    case TileIntegers::nibbles: return word_at(nibbles, k) >> 4 * i & 15;
-    case TileIntegers::five_bits:
-      return (word_at(nibbles + 128, k) >> 4 * i & 15) | (word_at(integers + row / 16 * 64, k) >> (4 * i + g % 4) & 1)
-                                                             << 4;
-    case TileIntegers::six_bits: break;
-  }
-  return (word_at(nibbles + 256, k) >> 4 * i & 15) | (word_at(integers + row / 8 * 64, k) >> (4 * i + 2 * (g % 2)) & 3)
-                                                         << 4;
 }
 
 /// The integer of value k of a row, by the description in words.
@@ -119,14 +93,12 @@ unsigned integer_at(const QuantLayout& layout, const std::byte* block, std::int6
 
 TEST_CASE("tiles of quantised weights give their blocks again, bit for bit", "[kernels]") {
   unsigned seed = 1;
-  for (const EncodingTraits* traits : quantised())
-    for (const WeightLayout layout : {WeightLayout::tile32, WeightLayout::squares32}) {
-      for (std::int64_t rows = 1; rows <= 33; ++rows)
-        check_round_trip(*traits, layout, rows, traits->block_values, seed++);
-      for (const std::int64_t blocks : {2, 3, 5})
-        for (const std::int64_t rows : {1, 31, 32, 70})
-          check_round_trip(*traits, layout, rows, blocks * traits->block_values, seed++);
-    }
+  for (const EncodingTraits* traits : quantised()) {
+    for (std::int64_t rows = 1; rows <= 33; ++rows) check_round_trip(*traits, rows, traits->block_values, seed++);
+    for (const std::int64_t blocks : {2, 3, 5})
+      for (const std::int64_t rows : {1, 31, 32, 70})
+        check_round_trip(*traits, rows, blocks * traits->block_values, seed++);
+  }
 }
 
 TEST_CASE("integers of quantised tiles are where they are said to be", "[kernels]") {
@@ -138,9 +110,7 @@ TEST_CASE("integers of quantised tiles are where they are said to be", "[kernels
     const std::size_t bytes = row_bytes(traits->encoding, cols);
     const std::vector<std::byte> source = random_bytes(32 * bytes, 7);
     std::vector<std::byte> tile(static_cast<std::size_t>(bytes_of_quant_tile(traits->encoding, cols)));
-    pack_quant_tile({traits->encoding, WeightLayout::tile32}, source.data(), 32, cols, tile.data());
-    std::vector<std::byte> squares(tile.size());
-    pack_quant_tile({traits->encoding, WeightLayout::squares32}, source.data(), 32, cols, squares.data());
+    pack_quant_tile(traits->encoding, source.data(), 32, cols, tile.data());
     for (std::int64_t row = 0; row < 32; ++row)
       for (std::int64_t b = 0; b < 2; ++b) {
         std::vector<std::byte> block(traits->block_bytes);
@@ -161,10 +131,8 @@ TEST_CASE("integers of quantised tiles are where they are said to be", "[kernels
           case Encoding::mxfp4: blocks::unpack_mxfp4(block.data(), parts); break;
           default: blocks::unpack_q4_0(block.data(), parts); break;
         }
-        for (std::int64_t k = 0; k < layout.block_cols; ++k) {
+        for (std::int64_t k = 0; k < layout.block_cols; ++k)
           REQUIRE(integer_at(layout, tile.data() + b * layout.block, row, k) == parts.q[k]);
-          REQUIRE(square_integer_at(layout, squares.data() + b * layout.block, row, k) == parts.q[k]);
-        }
       }
   }
 }
@@ -186,8 +154,7 @@ TEST_CASE("packing quantised tiles finds the largest value, and scales that are 
         is_finite = is_finite && std::isfinite(v);
         largest = std::max(largest, std::fabs(v));
       }
-      const float found =
-          pack_quant_tile({traits->encoding, WeightLayout::tile32}, source.data(), 1, cols, tile.data());
+      const float found = pack_quant_tile(traits->encoding, source.data(), 1, cols, tile.data());
       REQUIRE(quant_largest(traits->encoding, source.data(), cols) == found);
       if (traits->encoding == Encoding::mxfp4)  // the decoder has a finite number for the scale that stands for NaN
         is_finite = source[0] != std::byte{255} && source[17] != std::byte{255};
