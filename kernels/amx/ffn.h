@@ -41,13 +41,24 @@ struct InnerTile {
   }
 };
 
-/// 16 features from `feature` on of a panel's tokens into their tile, zeros where there is no such feature (its sums
-/// are not zero for an infinite input). line(i): of all tokens, row(t): of token t.
+/// 16 features from `feature` on of a panel, the first of whose rows is `first`, into their tile, zeros where there is
+/// no such feature (its sums are not zero for an infinite input). line(i): of all tokens; row(t): of token t, which can
+/// be had if `has_rows`, as lines can otherwise.
 template <typename Line, typename Row>
-inline void store_inner(const FfnArgs& args, const InnerTile& tile, std::int64_t feature, Line line, Row row) {
+inline void store_inner(const FfnArgs& args, const InnerTile& tile, std::int64_t first, std::int64_t feature,
+                        bool has_rows, Line line, Row row) {
+  const __mmask16 lanes = first_lanes(args.gate.rows - feature);
   if (tile.turned) {
-    const __mmask16 lanes = first_lanes(args.gate.rows - feature);
     for (std::int64_t t = 0; t < kPanelLanes; ++t) tile.store_row(t, _mm512_maskz_mov_ps(lanes, row(t)));
+    return;
+  }
+  if (has_rows) {
+    alignas(64) float values[kTileFloats];
+    for (std::int64_t t = 0; t < kPanelLanes; ++t)
+      _mm512_store_ps(values + 16 * t, first + t < args.n ? _mm512_maskz_mov_ps(lanes, row(t)) : _mm512_setzero_ps());
+    turn_sums(values);
+    for (std::int64_t r = 0; r < kRegisterRows; r += 2)
+      tile.store_lines(r / 2, _mm512_load_ps(values + 16 * r), _mm512_load_ps(values + 16 * r + 16));
     return;
   }
   for (std::int64_t r = 0; r < kRegisterRows; r += 2) {
@@ -57,17 +68,20 @@ inline void store_inner(const FfnArgs& args, const InnerTile& tile, std::int64_t
   }
 }
 
+/// A block whose sums are turned if they are to be; those that are turned already stay so.
+inline SumBlock turned_for(const SumBlock& block, bool turned) { return turned ? turned_or_not(block, true) : block; }
+
 /// activation(gate) * up of one block.
 template <Activation activation>
 [[gnu::noinline]] void store_activations(const FfnArgs& args, const SumBlock& sums_of, std::int64_t feature,
                                          bool turned) {
-  const SumBlock block = turned_or_not(sums_of, turned);
+  const SumBlock block = turned_for(sums_of, turned);
   const std::int64_t count = args.gate.rows - feature;
   for (int panel = 0; panel < block.panels; ++panel) {
     const float *gate = block.tile(0, panel), *up = block.tile(1, panel);
     const std::int64_t first = (block.first_panel + panel) * kPanelLanes;
     store_inner(
-        args, InnerTile(args, block.first_panel + panel, feature, turned), feature,
+        args, InnerTile(args, block.first_panel + panel, feature, turned), first, feature, block.turned,
         [&](std::int64_t i) {
           return gated<avx512::VectorOps>(activation,
                                           finished_line(args.gate, first, feature + i, _mm512_load_ps(gate + 16 * i)),
@@ -85,7 +99,7 @@ template <Activation activation>
 template <Activation activation>
 [[gnu::noinline]] void store_activated(const FfnArgs& args, const SumBlock& sums_of, std::int64_t feature,
                                        bool turned) {
-  const SumBlock block = turned_or_not(sums_of, turned);
+  const SumBlock block = turned_for(sums_of, turned);
   for (int panel = 0; panel < block.panels; ++panel)
     for (int tile = 0; tile < 2; ++tile) {
       const std::int64_t first = (block.first_panel + panel) * kPanelLanes, begin = feature + tile * kRegisterRows;
@@ -96,7 +110,7 @@ template <Activation activation>
       }
       const float* sums = block.tile(tile, panel);
       store_inner(
-          args, inner, begin,
+          args, inner, first, begin, block.turned,
           [&](std::int64_t i) {
             return activated<avx512::VectorOps>(
                 activation, finished_line(args.gate, first, begin + i, _mm512_load_ps(sums + 16 * i)));

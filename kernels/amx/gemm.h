@@ -1,7 +1,6 @@
-// Matrix multiplications over weights in file layout, in pairs, or quantised: what rows, panels and blocks
-// of sums are, the multiplication of up to two panels (32 tokens), for which every pair of row tiles takes all of k at
-// once and weights are read once, that of up to eight, and what becomes of finished sums. More panels: gemm_staged.h.
-// Every output is one sum over k in steps of 32, whatever the number of tokens.
+// Matrix multiplications over weights in file layout, in pairs, or quantised: what rows, panels and blocks of sums are,
+// the multiplication of up to eight panels, and what becomes of finished sums. Up to two panels: gemm_few.h, many:
+// gemm_staged.h. Every output is one sum over k in steps of 32, whatever the number of tokens.
 #pragma once
 
 #include "amx/quant_rows.h"
@@ -24,7 +23,8 @@ inline RowTile tile_of(const Matrix& w, std::int64_t row, std::int64_t end, std:
   tile.count = count;
   if (!is_plain(w.format.encoding)) {
     tile.quant = &quant_pairs(w.format.encoding);
-    tile.jump = w.cols / tile.quant->layout.block_cols * tile.quant->layout.block;
+    const QuantLayout& layout = tile.quant->layout;
+    tile.jump = (layout.subs == 1 ? w.cols / 32 : w.cols / 256) * layout.block;
     tile.at = w.data + smaller(row, end) / 32 * tile.jump;
     tile.next = w.data + (row + ahead) / 32 * tile.jump;
     tile.first = smaller(row, end) % 32;
@@ -113,116 +113,6 @@ inline void prefetch_first(const RowPair& pair, std::int64_t n) {
                                : rows.in_pairs       ? smaller(kTileStepsAhead * kPairStepBytes, rows.jump)
                                                      : rows.count * rows.stride;
     for (std::int64_t b = 0; b < bytes; b += 64) _mm_prefetch(reinterpret_cast<const char*>(rows.at + b), _MM_HINT_T1);
-  }
-}
-
-/// A worker's room for a multiplication of few tokens: sums of kMostPairsAtOnce blocks, the ring of decoded rows, and
-/// turned panels.
-struct FewRoom {
-  float* sums;
-  std::byte* ring;
-  std::uint32_t* turned;
-};
-
-/// The sums of some row pairs in pairs, with up to kVectorTokens tokens, in a block for each; all tiles of all pairs
-/// but of a single one have rows.
-template <int pairs, int row_tiles, int tokens>
-inline void multiply_vectors(const RowPair* w, const Panels& x, float* sums) {
-  const RowTile* tiles[pairs * row_tiles];
-  float* out[pairs * row_tiles];
-  for (int i = 0; i < pairs * row_tiles; ++i) {
-    tiles[i] = &w[i / row_tiles].tiles[i % row_tiles];
-    out[i] = sums + i / row_tiles * kSumFloats + i % row_tiles * 2 * kTileFloats;
-  }
-  multiply_vectors<pairs * row_tiles, tokens>(tiles, padded_k(x.cols) / kStep, x.data, out);
-}
-
-/// How many row pairs from i on, of two tiles in pairs each, can be multiplied at once; `w`: room for them.
-template <int most, typename RowsAt>
-inline int whole_pairs(std::int64_t i, std::int64_t n_pairs, RowsAt rows, RowPair (&w)[most]) {
-  int count = 0;
-  for (; count < most && i + count < n_pairs; ++count) {
-    w[count] = rows(i + count);
-    if (!w[count].in_pairs() || row_tiles_of(w[count]) == 1) break;
-  }
-  return count == most ? most : smaller(count, 2);
-}
-
-/// Multiplies row pairs from i on, w[0] being the first, with up to kVectorTokens tokens, and returns how many.
-template <int tokens, typename RowsAt>
-inline int multiply_few_vectors(const Panels& x, std::int64_t i, std::int64_t n_pairs, float* sums, RowsAt rows) {
-  constexpr int kMost = kPairsAtOnce<tokens>;
-  RowPair w[kMost];
-  const int count = whole_pairs(i, n_pairs, rows, w);
-  if (count == kMost) {
-    multiply_vectors<kMost, 2, tokens>(w, x, sums);
-    return kMost;
-  }
-  if (count == 2) {
-    multiply_vectors<2, 2, tokens>(w, x, sums);
-    return 2;
-  }
-  row_tiles_of(w[0]) == 2 ? multiply_vectors<1, 2, tokens>(w, x, sums) : multiply_vectors<1, 1, tokens>(w, x, sums);
-  return 1;
-}
-
-/// The same of row pairs all of whose rows are decoded alike, and begin where strips do: none where those of w[0] are
-/// not such.
-template <int tokens, typename RowsAt>
-inline int multiply_few_quantised(const Panels& x, std::int64_t i, std::int64_t n_pairs, float* sums, RowsAt rows) {
-  QuantStrips strips;
-  float* out[QuantStrips::kMost];
-  const QuantPairs* quant = nullptr;
-  int count = 0;
-  for (; count < kPairsAtOnce<tokens> && i + count < n_pairs; ++count) {
-    const RowPair w = rows(i + count);
-    if (count == 0) quant = w.tiles[0].quant;
-    const int row_tiles = row_tiles_of(w);
-    bool alike = quant != nullptr;
-    for (int t = 0; t < row_tiles; ++t) alike = alike && w.tiles[t].quant == quant && w.tiles[t].is_whole();
-    if (!alike) break;
-    for (int t = 0; t < row_tiles; ++t) {
-      const RowTile& tile = w.tiles[t];
-      strips.at[strips.count] = tile.at, strips.next[strips.count] = tile.next;
-      strips.half[strips.count] = tile.first / kRegisterRows;
-      out[strips.count++] = sums + count * kSumFloats + t * 2 * kTileFloats;
-    }
-  }
-  if (count > 0) quant->vectors[tokens - 1](strips, x.cols / kStep, x.data, out);
-  return count;
-}
-
-/// Multiplies up to two panels with row pairs 0 .. n_pairs - 1 (rows(i); where its second tile is empty, only the first
-/// is computed) and hands every block to `sink`, in order. `room`: what a worker has for it.
-template <typename RowsAt, typename Sink>
-inline void multiply_few(const Panels& x, std::int64_t n_pairs, const FewRoom& room, RowsAt rows, Sink sink) {
-  const PanelPair pair = x.pair(0);
-  bool turned = false;
-  for (std::int64_t i = 0; i < n_pairs;) {
-    const RowPair w = rows(i);
-    if (w.gives_pairs() && x.n <= kVectorTokens) {
-      int count = 0;
-      with_tokens(x.n, [&]<int tokens>() {
-        count = w.in_pairs() ? multiply_few_vectors<tokens>(x, i, n_pairs, room.sums, rows)
-                             : multiply_few_quantised<tokens>(x, i, n_pairs, room.sums, rows);
-      });
-      for (int j = 0; j < count; ++j, ++i)
-        sink(SumBlock{i, 0, row_tiles_of(rows(i)), 1, room.sums + j * kSumFloats, true});
-      if (count > 0) continue;
-    }
-    const bool turns = w.gives_pairs();
-    if (turns && !turned) turn_panels(x.data, x.count(), x.cols, room.turned);
-    turned = turned || turns;
-    with_tiles(row_tiles_of(w), x.panels(0), [&]<int row_tiles, int panels>() {
-      const std::int64_t steps = padded_k(x.cols) / kStep;
-      if (w.in_pairs()) return multiply_turned<row_tiles, panels>(w, steps, room.turned, true, room.sums);
-      if (turns) return multiply_decoded<row_tiles, panels>(w, steps, room.turned, room.ring, room.sums);
-      zero_sums<row_tiles, panels>();
-      w.has_pairs() ? add_mixed<row_tiles, panels>(w, x.cols, pair, room.ring)
-                    : add_columns<row_tiles, panels>(w, x.cols, pair, true);
-      store_sums<row_tiles, panels>(room.sums);
-    });
-    sink(SumBlock{i++, 0, row_tiles_of(w), x.panels(0), room.sums, turns});
   }
 }
 

@@ -129,8 +129,7 @@ inline void turn_sums(float* tile) {
   turn_pairs(reinterpret_cast<std::byte*>(tile), reinterpret_cast<std::byte*>(tile));
 }
 
-/// Sums of tiles and up to kVectorTokens tokens of one panel, [16 tokens][16 features] of each tile, zeros after the
-/// last token.
+/// Sums of tiles and up to kVectorTokens tokens of one panel, [token][16 features] of each tile.
 template <int tiles, int tokens>
 [[gnu::noinline]] void multiply_vectors(const RowTile* const (&w)[tiles], std::int64_t n_steps, const std::uint32_t* x,
                                         float* const (&out)[tiles]) {
@@ -146,8 +145,7 @@ template <int tiles, int tokens>
     add_vectors<tiles, tokens>(steps, x, sums);
   }
   for (int i = 0; i < tiles; ++i)
-    for (int t = 0; t < 16; ++t)
-      _mm512_store_ps(out[i] + 16 * t, t < tokens ? sums[i][smaller(t, tokens - 1)] : _mm512_setzero_ps());
+    for (int t = 0; t < tokens; ++t) _mm512_store_ps(out[i] + 16 * t, sums[i][t]);
 }
 
 /// Sums of a row pair and one or two turned panels by tiles, as store_sums() stores them, tokens as rows. `fetch`: the

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "amx/amx.h"
+#include "amx/gemm_few.h"
 #include "amx/gemm_staged.h"
 #include "amx/heads.h"
 #include "common/units.h"

@@ -4,6 +4,8 @@
 // one cuts them and one multiplies them, beside shifts, which several columns share.
 #include "amx/quant_pairs.h"
 
+#include <utility>
+
 #include "amx/panels.h"
 #include "amx/tile_arithmetic.h"
 #include "avx512/quant_fields.h"
@@ -44,13 +46,13 @@ class Decoder {
   }
 
   template <int tokens>
-  static void vectors(const QuantStrips& strips, std::int64_t steps, const std::uint32_t* x, float* const* out) {
+  static void vectors(const QuantStrips& strips, std::int64_t steps, const float* x, float* const* out) {
     const TileArithmetic arithmetic;
     __m512 sums[QuantStrips::kMost][tokens];
     for (auto& strip : sums)
       for (__m512& sum : strip) sum = _mm512_setzero_ps();
-    for (std::int64_t step = 0; step < steps; ++step, x += 16 * kPanelLanes) {
-      const Tokens<tokens> at(x);
+    for (std::int64_t step = 0; step < steps; ++step) {
+      const auto& at = reinterpret_cast<const Tokens<tokens>*>(x)[step];
       const SubBlock from = sub_of(kLayout, step);
       const std::int64_t ahead = step + kStepsAhead;
       const StripStep now{from.block, from.at, sub_of(kLayout, ahead < steps ? ahead : ahead - steps).at,
@@ -61,8 +63,7 @@ class Decoder {
       for (; i < strips.count; ++i) add_strips<tokens, 1>(strips, i, now, at, sums);
     }
     for (int i = 0; i < strips.count; ++i)
-      for (int t = 0; t < 16; ++t)
-        _mm512_store_ps(out[i] + 16 * t, t < tokens ? sums[i][smaller(t, tokens - 1)] : _mm512_setzero_ps());
+      for (int t = 0; t < tokens; ++t) _mm512_store_ps(out[i] + 16 * t, sums[i][t]);
   }
 
  private:
@@ -76,9 +77,14 @@ class Decoder {
   static constexpr std::int64_t kStepsAhead = 2304 / kLayout.sub + 1;
   static constexpr std::int64_t kLines = (kLayout.sub + 63) / 64;
 
-  /// Strips that are taken together, so that additions need not wait for each other.
+  /// Strips that are taken together, four pairs of columns of each in turns: as many as there are registers for. Bytes
+  /// are bound by memory: eight strips of one token read 23 of 24 GB/s that there are on a Granite Rapids (two
+  /// threads), and two read 20. Shorter integers are bound by instructions; there additions need not wait for each
+  /// other.
   template <int tokens>
-  static constexpr int kTogether = tokens == 1 ? 2 : 1;
+  static constexpr int kTogether = kIntegers == TileIntegers::bytes ? (tokens == 1 ? 8 : 4)
+                                   : tokens <= 2                    ? 2
+                                                                    : 1;
 
   /// Where the bits of a number are put: at bit 8, 12 or 16.
   static constexpr int kPlaces[3] = {8, 12, 16};
@@ -204,18 +210,10 @@ class Decoder {
     }
   };
 
-  /// A step of tokens as f32, columns that are even and those that are odd.
+  /// A step of tokens, columns that are even and those that are odd.
   template <int tokens>
   struct Tokens {
-    alignas(64) float even[tokens][16], odd[tokens][16];
-    [[gnu::always_inline]] explicit Tokens(const std::uint32_t* x) {
-      const __m512i lines = _mm512_setr_epi32(0, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240);
-#pragma GCC unroll 4
-      for (int t = 0; t < tokens; ++t) {
-        const avx512::Lanes32 columns = avx512::widen_pairs(_mm512_i32gather_epi32(lines, x + t, 4));
-        _mm512_store_ps(even[t], columns.low), _mm512_store_ps(odd[t], columns.high);
-      }
-    }
+    float at[tokens][2][16];
   };
 
   /// A strip's chains of sums within a step.
@@ -230,8 +228,8 @@ class Decoder {
       const __m512 first = cut(low), second = cut(high);
 #pragma GCC unroll 4
       for (int t = 0; t < tokens; ++t) {
-        even[t] = _mm512_fmadd_ps(first, _mm512_set1_ps(x.even[t][pair]), even[t]);
-        odd[t] = _mm512_fmadd_ps(second, _mm512_set1_ps(x.odd[t][pair]), odd[t]);
+        even[t] = _mm512_fmadd_ps(first, _mm512_set1_ps(x.at[t][0][pair]), even[t]);
+        odd[t] = _mm512_fmadd_ps(second, _mm512_set1_ps(x.at[t][1][pair]), odd[t]);
       }
     }
     [[gnu::always_inline]] void add_to(__m512 (&sums)[tokens]) const {
@@ -256,36 +254,26 @@ class Decoder {
     asm("" : "+r"(x));  // otherwise the compiler keeps the broadcasts of some strips for others, on the stack
     const std::byte* later[n];
     Chains<tokens> chains[n];
-    const auto walk_of = [&](int s) __attribute__((always_inline)) {
-      return Walk(strips.at[s] + step.block, strips.at[s] + step.sub, strips.half[s]);
-    };
-    const auto run = [&](auto&... walks) __attribute__((always_inline)) {
-#pragma GCC unroll 4
-      for (int g = 0; g < 4; ++g) {
-        int s = 0;
-        const auto one = [&](Walk & walk) __attribute__((always_inline)) {
-          walk.group(
-              g, [&](int pair, Column low, Column high) __attribute__((always_inline)) {
-                if (pair * kOwnLines % 16 < kOwnLines)
-                  _mm_prefetch(reinterpret_cast<const char*>(later[s] + pair * kOwnLines / 16 * 64), _MM_HINT_T0);
-                chains[s].add(*x, pair, low, high);
-              });
-          ++s;
-        };
-        (one(walks), ...);
-      }
-    };
     for (int s = 0; s < n; ++s)
       later[s] =
           (step.in_next ? strips.next[i + s] : strips.at[i + s]) + step.later + strips.half[i + s] * kOwnLines * 64;
-    Walk first = walk_of(i);
-    if constexpr (n == 2) {
-      Walk second = walk_of(i + 1);
-      run(first, second);
-    } else {
-      run(first);
+    [&]<int... s>(std::integer_sequence<int, s...>) __attribute__((always_inline)) {
+      Walk walks[n] = {Walk(strips.at[i + s] + step.block, strips.at[i + s] + step.sub, strips.half[i + s])...};
+#pragma GCC unroll 4
+      for (int g = 0; g < 4; ++g) {
+        const auto one = [&](int which) __attribute__((always_inline)) {
+          walks[which].group(
+              g, [&](int pair, Column low, Column high) __attribute__((always_inline)) {
+                if (pair * kOwnLines % 16 < kOwnLines)
+                  _mm_prefetch(reinterpret_cast<const char*>(later[which] + pair * kOwnLines / 16 * 64), _MM_HINT_T0);
+                chains[which].add(*x, pair, low, high);
+              });
+        };
+        (one(s), ...);
+      }
     }
-#pragma GCC unroll 2
+    (std::make_integer_sequence<int, n>());
+#pragma GCC unroll 8
     for (int s = 0; s < n; ++s) chains[s].add_to(sums[i + s]);
   }
 };

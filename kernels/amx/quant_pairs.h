@@ -15,10 +15,10 @@
 //                                                   a minimum fma(2^e, s, m)
 //
 // q is put into the mantissa of 2^e, e being 23 less the place to which its bits are brought, so that no integer has to
-// be converted. The places are, for the 8 columns of a group, 8, 16, 12, 8, 8, 12, 12 and 16 of nibbles, and 8 and 16 in
-// turns of longer integers: those to which most columns need not be shifted. kScaleBits are so few that z is exact: a
-// weight is cut(s * (q - offset)), and zero where it should be. With a minimum the rounding of z moves a weight by 2^-9
-// of the scale at most. Numbers below 2^-126 are zero; only scales of MXFP4 can be so small.
+// be converted. The places are, for the 8 columns of a group, 8, 16, 12, 8, 8, 12, 12 and 16 of nibbles, and 8 and 16
+// in turns of longer integers: those to which most columns need not be shifted. kScaleBits are so few that z is exact:
+// a weight is cut(s * (q - offset)), and zero where it should be. With a minimum the rounding of z moves a weight by
+// 2^-9 of the scale at most. Numbers below 2^-126 are zero; only scales of MXFP4 can be so small.
 #pragma once
 
 #include "common/quant_tiles.h"
@@ -44,9 +44,8 @@ struct QuantPairs {
   /// and the sub-block of the columns.
   void (*decode)(const std::byte* block, const std::byte* sub, std::int64_t half, std::byte* out);
   /// Sums of `steps` times 32 columns of strips and 1, 2 or 3 tokens by AVX-512, in the order of TDPBF16PS (pairs.h):
-  /// [16 tokens][16 rows] of each strip, zeros after the last token. x: lines of a pair of columns of 16 tokens.
-  void (*vectors[kQuantVectorTokens])(const QuantStrips& strips, std::int64_t steps, const std::uint32_t* x,
-                                      float* const* out);
+  /// [token][16 rows] of each strip. x: [step][token][even columns, odd ones][16].
+  void (*vectors[kQuantVectorTokens])(const QuantStrips& strips, std::int64_t steps, const float* x, float* const* out);
 };
 
 /// Of a quantised encoding.

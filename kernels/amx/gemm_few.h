@@ -1,0 +1,177 @@
+// Matrix multiplications of up to two panels (32 tokens): every pair of row tiles takes all of k at once, and weights
+// are read once. Up to kVectorTokens tokens go through AVX-512, several row pairs side by side, where weights are in
+// pairs or quantised; all others through tiles.
+#pragma once
+
+#include "amx/gemm.h"
+
+namespace qinfer::kernels::amx {
+namespace {
+
+static_assert(kVectorTokens == kQuantVectorTokens);
+
+/// A worker's room for it: sums of kMostPairsAtOnce blocks, the ring of decoded rows, and turned panels.
+struct FewRoom {
+  float* sums;
+  std::byte* ring;
+  std::uint32_t* turned;
+};
+
+/// The row pairs that are still to be multiplied, each of which is asked for once: those that are multiplied now, and
+/// as many after them.
+template <typename RowsAt>
+class RowsToCome {
+ public:
+  RowsToCome(std::int64_t n_pairs, RowsAt rows) : n_pairs_(n_pairs), rows_(rows) { fill(); }
+
+  std::int64_t first() const { return first_; }  ///< the number of the first one
+  int there() const { return static_cast<int>(there_); }
+  const RowPair& operator[](int i) const { return pairs_[i]; }
+
+  /// The first `count` of them are multiplied at once: what each tile is followed by is its counterpart in those after
+  /// them.
+  void follow(int count) {
+    for (int i = 0; i < count && i + count < there_; ++i) pairs_[i] = followed_by(pairs_[i], pairs_[i + count]);
+  }
+  void drop(int count) {
+    first_ += count, there_ -= count;
+    for (std::int64_t i = 0; i < there_; ++i) pairs_[i] = pairs_[i + count];
+    fill();
+  }
+
+ private:
+  void fill() {
+    for (; there_ < 2 * kMostPairsAtOnce && first_ + there_ < n_pairs_; ++there_)
+      pairs_[there_] = rows_(first_ + there_);
+  }
+
+  std::int64_t n_pairs_, first_ = 0, there_ = 0;
+  RowsAt rows_;
+  RowPair pairs_[2 * kMostPairsAtOnce];
+};
+
+/// The sums of some row pairs in pairs, with up to kVectorTokens tokens, in a block for each; all tiles of all pairs
+/// but of a single one have rows.
+template <int pairs, int row_tiles, int tokens, typename Rows>
+inline void multiply_vectors(const Rows& w, const Panels& x, float* sums) {
+  const RowTile* tiles[pairs * row_tiles];
+  float* out[pairs * row_tiles];
+  for (int i = 0; i < pairs * row_tiles; ++i) {
+    tiles[i] = &w[i / row_tiles].tiles[i % row_tiles];
+    out[i] = sums + i / row_tiles * kSumFloats + i % row_tiles * 2 * kTileFloats;
+  }
+  multiply_vectors<pairs * row_tiles, tokens>(tiles, padded_k(x.cols) / kStep, x.data, out);
+}
+
+/// Multiplies the first row pairs, of which the first is in pairs, with up to kVectorTokens tokens, and returns how
+/// many.
+template <int tokens, typename Rows>
+inline int multiply_few_vectors(const Panels& x, float* sums, Rows& w) {
+  constexpr int kMost = kPairsAtOnce<tokens>;
+  int whole = 0;  // of two tiles in pairs each
+  while (whole < kMost && whole < w.there() && w[whole].in_pairs() && row_tiles_of(w[whole]) == 2) ++whole;
+  const int count = whole == kMost ? kMost : whole >= 2 ? 2 : 1;
+  w.follow(count);
+  if (count == kMost) {
+    multiply_vectors<kMost, 2, tokens>(w, x, sums);
+  } else if (count == 2) {
+    multiply_vectors<2, 2, tokens>(w, x, sums);
+  } else if (whole == 1) {
+    multiply_vectors<1, 2, tokens>(w, x, sums);
+  } else {
+    multiply_vectors<1, 1, tokens>(w, x, sums);
+  }
+  return count;
+}
+
+/// Whether all rows are decoded by `quant`, and begin where strips do.
+inline bool are_strips(const RowPair& w, const QuantPairs* quant) {
+  bool alike = quant != nullptr;
+  for (int t = 0; t < row_tiles_of(w); ++t) alike = alike && w.tiles[t].quant == quant && w.tiles[t].is_whole();
+  return alike;
+}
+
+/// The same of row pairs that are decoded alike: none where the rows of the first one are not. `x`: what split_tokens()
+/// has made of the tokens.
+template <int tokens, typename Rows>
+inline int multiply_few_quantised(const float* x, std::int64_t steps, float* sums, Rows& w) {
+  const QuantPairs* quant = w[0].tiles[0].quant;
+  int count = 0;
+  while (count < kPairsAtOnce<tokens> && count < w.there() && are_strips(w[count], quant)) ++count;
+  w.follow(count);
+  QuantStrips strips;
+  float* out[QuantStrips::kMost];
+  for (int j = 0; j < count; ++j)
+    for (int t = 0; t < row_tiles_of(w[j]); ++t) {
+      const RowTile& tile = w[j].tiles[t];
+      strips.at[strips.count] = tile.at, strips.next[strips.count] = tile.next;
+      strips.half[strips.count] = tile.first / kRegisterRows;
+      out[strips.count++] = sums + j * kSumFloats + t * 2 * kTileFloats;
+    }
+  if (count > 0) quant->vectors[tokens - 1](strips, steps, x, out);
+  return count;
+}
+
+/// What a worker's room for turned panels has.
+enum class Turned : std::uint8_t { nothing, split_tokens, panels };
+
+/// Multiplies the first row pairs by AVX-512, and returns how many, which may be none.
+template <typename Rows>
+inline int multiply_in_vectors(const Panels& x, const FewRoom& room, Rows& w, Turned& turned) {
+  if (!w[0].gives_pairs() || x.n > kVectorTokens) return 0;
+  auto* split = reinterpret_cast<float*>(room.turned);
+  const std::int64_t steps = padded_k(x.cols) / kStep;
+  if (!w[0].in_pairs() && turned != Turned::split_tokens) {
+    split_tokens(x.data, steps, x.n, split);
+    turned = Turned::split_tokens;
+  }
+  int count = 0;
+  with_tokens(x.n, [&]<int tokens>() {
+    count = w[0].in_pairs() ? multiply_few_vectors<tokens>(x, room.sums, w)
+                            : multiply_few_quantised<tokens>(split, steps, room.sums, w);
+  });
+  return count;
+}
+
+/// Multiplies a row pair on tiles; returns whether its sums are turned.
+inline bool multiply_on_tiles(const Panels& x, const FewRoom& room, const RowPair& w, Turned& turned) {
+  const bool turns = w.gives_pairs();
+  if (turns && turned != Turned::panels) {
+    turn_panels(x.data, x.count(), x.cols, room.turned);
+    turned = Turned::panels;
+  }
+  with_tiles(row_tiles_of(w), x.panels(0), [&]<int row_tiles, int panels>() {
+    const std::int64_t steps = padded_k(x.cols) / kStep;
+    if (w.in_pairs()) return multiply_turned<row_tiles, panels>(w, steps, room.turned, true, room.sums);
+    if (turns) return multiply_decoded<row_tiles, panels>(w, steps, room.turned, room.ring, room.sums);
+    zero_sums<row_tiles, panels>();
+    w.has_pairs() ? add_mixed<row_tiles, panels>(w, x.cols, x.pair(0), room.ring)
+                  : add_columns<row_tiles, panels>(w, x.cols, x.pair(0), true);
+    store_sums<row_tiles, panels>(room.sums);
+  });
+  return turns;
+}
+
+/// Multiplies up to two panels with row pairs 0 .. n_pairs - 1 (rows(i); where its second tile is empty, only the first
+/// is computed) and hands every block to `sink`, in order. `room`: what a worker has for it.
+template <typename RowsAt, typename Sink>
+inline void multiply_few(const Panels& x, std::int64_t n_pairs, const FewRoom& room, RowsAt rows, Sink sink) {
+  Turned turned = Turned::nothing;
+  // AVX-512 writes the sums of the tokens that there are; those after them are to be ordinary numbers.
+  if (x.n <= kVectorTokens) __builtin_memset(room.sums, 0, sums_bytes(kMostPairsAtOnce));
+  for (RowsToCome<RowsAt> w(n_pairs, rows); w.there() > 0;) {
+    const int count = multiply_in_vectors(x, room, w, turned);
+    for (int j = 0; j < count; ++j)
+      sink(SumBlock{w.first() + j, 0, row_tiles_of(w[j]), 1, room.sums + j * kSumFloats, true});
+    if (count > 0) {
+      w.drop(count);
+      continue;
+    }
+    const bool is_turned = multiply_on_tiles(x, room, w[0], turned);
+    sink(SumBlock{w.first(), 0, row_tiles_of(w[0]), x.panels(0), room.sums, is_turned});
+    w.drop(1);
+  }
+}
+
+}  // namespace
+}  // namespace qinfer::kernels::amx
