@@ -87,8 +87,8 @@ inline void with_tiles(int row_tiles, int panels, F f) {
   }
 }
 
-/// Panels of n rows of `cols` values. More than two panels that are multiplied with weights in pairs can be turned:
-/// then `data` are not looked at, and may be null.
+/// Panels of n rows of `cols` values. Those that are multiplied with weights in pairs, or decoded to such, can be
+/// turned: then `data` are not looked at, and may be null.
 struct Panels {
   const std::uint32_t* data = nullptr;
   std::int64_t n = 0, cols = 0;
@@ -109,7 +109,7 @@ struct Panels {
 inline void prefetch_first(const RowPair& pair, std::int64_t n) {
   if (panel_count(n) > 2) return;
   for (const RowTile& rows : pair.tiles) {
-    const std::int64_t bytes = rows.quant != nullptr ? smaller(kDecodeAhead, rows.jump)
+    const std::int64_t bytes = rows.quant != nullptr ? smaller(kFetchedFirst, rows.jump)
                                : rows.in_pairs       ? smaller(kTileStepsAhead * kPairStepBytes, rows.jump)
                                                      : rows.count * rows.stride;
     for (std::int64_t b = 0; b < bytes; b += 64) _mm_prefetch(reinterpret_cast<const char*>(rows.at + b), _MM_HINT_T1);

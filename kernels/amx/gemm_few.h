@@ -1,14 +1,12 @@
 // Matrix multiplications of up to two panels (32 tokens): every pair of row tiles takes all of k at once, and weights
 // are read once. Up to kVectorTokens tokens go through AVX-512, several row pairs side by side, where weights are in
-// pairs or quantised; all others through tiles.
+// pairs, and up to kQuantVectorTokens where they are quantised; all others through tiles.
 #pragma once
 
 #include "amx/gemm.h"
 
 namespace qinfer::kernels::amx {
 namespace {
-
-static_assert(kVectorTokens == kQuantVectorTokens);
 
 /// A worker's room for it: sums of kMostPairsAtOnce blocks, the ring of decoded rows, and turned panels.
 struct FewRoom {
@@ -118,7 +116,8 @@ enum class Turned : std::uint8_t { nothing, split_tokens, panels };
 /// Multiplies the first row pairs by AVX-512, and returns how many, which may be none.
 template <typename Rows>
 inline int multiply_in_vectors(const Panels& x, const FewRoom& room, Rows& w, Turned& turned) {
-  if (!w[0].gives_pairs() || x.n > kVectorTokens) return 0;
+  if (x.turned != nullptr || !w[0].gives_pairs() || x.n > (w[0].in_pairs() ? kVectorTokens : kQuantVectorTokens))
+    return 0;
   auto* split = reinterpret_cast<float*>(room.turned);
   const std::int64_t steps = padded_k(x.cols) / kStep;
   if (!w[0].in_pairs() && turned != Turned::split_tokens) {
@@ -127,29 +126,42 @@ inline int multiply_in_vectors(const Panels& x, const FewRoom& room, Rows& w, Tu
   }
   int count = 0;
   with_tokens(x.n, [&]<int tokens>() {
-    count = w[0].in_pairs() ? multiply_few_vectors<tokens>(x, room.sums, w)
-                            : multiply_few_quantised<tokens>(split, steps, room.sums, w);
+    if (w[0].in_pairs()) {
+      count = multiply_few_vectors<tokens>(x, room.sums, w);
+    } else if constexpr (tokens <= kQuantVectorTokens) {
+      count = multiply_few_quantised<tokens>(split, steps, room.sums, w);
+    }
   });
   return count;
 }
 
-/// Multiplies a row pair on tiles; returns whether its sums are turned.
-inline bool multiply_on_tiles(const Panels& x, const FewRoom& room, const RowPair& w, Turned& turned) {
-  const bool turns = w.gives_pairs();
-  if (turns && turned != Turned::panels) {
+/// Multiplies the first row pair on tiles, or the first two of them, and returns how many. Sums of pairs are turned.
+template <typename Rows>
+inline int multiply_on_tiles(const Panels& x, const FewRoom& room, Rows& w, Turned& turned) {
+  const bool turns = w[0].gives_pairs();
+  const std::int64_t steps = padded_k(x.cols) / kStep;
+  if (turns && x.turned == nullptr && turned != Turned::panels) {
     turn_panels(x.data, x.count(), x.cols, room.turned);
     turned = Turned::panels;
   }
-  with_tiles(row_tiles_of(w), x.panels(0), [&]<int row_tiles, int panels>() {
-    const std::int64_t steps = padded_k(x.cols) / kStep;
-    if (w.in_pairs()) return multiply_turned<row_tiles, panels>(w, steps, room.turned, true, room.sums);
-    if (turns) return multiply_decoded<row_tiles, panels>(w, steps, room.turned, room.ring, room.sums);
+  const std::uint32_t* panels_turned = x.turned != nullptr ? x.turned : room.turned;
+  const auto is_decoded = [](const RowPair& rows) {
+    return rows.gives_pairs() && !rows.in_pairs() && row_tiles_of(rows) == 2;
+  };
+  if (x.count() == 1 && w.there() > 1 && is_decoded(w[0]) && is_decoded(w[1])) {
+    w.follow(2);
+    multiply_two_decoded(w[0], w[1], steps, panels_turned, room.ring, room.sums, kSumFloats);
+    return 2;
+  }
+  with_tiles(row_tiles_of(w[0]), x.panels(0), [&]<int row_tiles, int panels>() {
+    if (w[0].in_pairs()) return multiply_turned<row_tiles, panels>(w[0], steps, panels_turned, true, room.sums);
+    if (turns) return multiply_decoded<row_tiles, panels>(w[0], steps, panels_turned, room.ring, room.sums);
     zero_sums<row_tiles, panels>();
-    w.has_pairs() ? add_mixed<row_tiles, panels>(w, x.cols, x.pair(0), room.ring)
-                  : add_columns<row_tiles, panels>(w, x.cols, x.pair(0), true);
+    w[0].has_pairs() ? add_mixed<row_tiles, panels>(w[0], x.cols, x.pair(0), room.ring)
+                     : add_columns<row_tiles, panels>(w[0], x.cols, x.pair(0), true);
     store_sums<row_tiles, panels>(room.sums);
   });
-  return turns;
+  return 1;
 }
 
 /// Multiplies up to two panels with row pairs 0 .. n_pairs - 1 (rows(i); where its second tile is empty, only the first
@@ -160,16 +172,11 @@ inline void multiply_few(const Panels& x, std::int64_t n_pairs, const FewRoom& r
   // AVX-512 writes the sums of the tokens that there are; those after them are to be ordinary numbers.
   if (x.n <= kVectorTokens) __builtin_memset(room.sums, 0, sums_bytes(kMostPairsAtOnce));
   for (RowsToCome<RowsAt> w(n_pairs, rows); w.there() > 0;) {
-    const int count = multiply_in_vectors(x, room, w, turned);
+    int count = multiply_in_vectors(x, room, w, turned);
+    if (count == 0) count = multiply_on_tiles(x, room, w, turned);
     for (int j = 0; j < count; ++j)
-      sink(SumBlock{w.first() + j, 0, row_tiles_of(w[j]), 1, room.sums + j * kSumFloats, true});
-    if (count > 0) {
-      w.drop(count);
-      continue;
-    }
-    const bool is_turned = multiply_on_tiles(x, room, w[0], turned);
-    sink(SumBlock{w.first(), 0, row_tiles_of(w[0]), x.panels(0), room.sums, is_turned});
-    w.drop(1);
+      sink(SumBlock{w.first() + j, 0, row_tiles_of(w[j]), x.panels(0), room.sums + j * kSumFloats, w[j].gives_pairs()});
+    w.drop(count);
   }
 }
 

@@ -111,7 +111,8 @@ inline Lines lines_of(const RowTile& rows, const Block& block) {
 /// What a block reads of its rows.
 inline PairLines lines_of(const RowPair& rows, const Block& block) {
   PairLines lines{{lines_of(rows.tiles[0], block), lines_of(rows.tiles[1], block)}};
-  if (shares_tile(rows)) lines.tiles[1].left = 0;  // the first tile's have both
+  if (rows.tiles[0].quant != nullptr && rows.tiles[1].at == rows.tiles[0].at)
+    lines.tiles[1].left = 0;  // the first tile's have both
   return lines;
 }
 

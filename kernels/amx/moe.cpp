@@ -89,11 +89,25 @@ std::int64_t gathered_panels(const MoeArgs& args) {
   return last.first_panel + (args.has_shared() ? 0 : panel_count(last.count));
 }
 
+/// Whether the rows of a slot, which has panels of its own, are turned.
+bool turns_slot(const MoeArgs& args, const ExpertSlot& slot) {
+  const SlotLayers w = network_layers(args, slot);
+  return takes_turned({w.gate, w.up}, slot.count);
+}
+
 /// Packs the rows of a slot from `first` on, zeros in lanes without a row.
-void gather_panel(const Gathered& gathered, const Routes& routes, const ExpertSlot& slot, std::int64_t first) {
+void gather_panel(const MoeArgs& args, const Gathered& gathered, const Routes& routes, const ExpertSlot& slot,
+                  std::int64_t first) {
   const std::int64_t count = smaller(slot.count - first, kPanelLanes);
   const RoutedRow* routed = routes.rows + slot.first + first;
   std::uint32_t* out = gathered.panel(slot.first_panel + first / kPanelLanes);
+  if (turns_slot(args, slot)) {  // a row of pairs is a row of each step
+    for (std::int64_t k = 0; k < gathered.width; k += 16)
+      for (std::int64_t m = 0; m < kPanelLanes; ++m, out += 16)
+        _mm512_store_si512(out, m < count ? _mm512_load_si512(gathered.rows + routed[m].row * gathered.width + k)
+                                          : _mm512_setzero_si512());
+    return;
+  }
   for (std::int64_t k = 0; k < gathered.width; k += 16, out += 16 * kPanelLanes) {
     __m512i block[16];
     for (std::int64_t m = 0; m < 16; ++m)
@@ -111,7 +125,7 @@ void gather(const MoeArgs& args, Slice slice) {
   for (std::int64_t panel = slice.begin; panel < slice.end; ++panel) {
     const ExpertSlot& slot =
         *(std::upper_bound(routes.slots, routes.slots + routes.n_slots(), panel, begins_after) - 1);
-    gather_panel(gathered, routes, slot, (panel - slot.first_panel) * kPanelLanes);
+    gather_panel(args, gathered, routes, slot, (panel - slot.first_panel) * kPanelLanes);
   }
 }
 
@@ -132,11 +146,18 @@ void run_inner(const MoeArgs& args, Slice slice) {
           prefetch_first(gate_and_up_rows(ffn, tiles.begin * kUnitRows), ffn.n);
           batch = panels_of(args.x, args.n, cols, own);
         }
-        const bool is_whole = ffn.n == args.n;  // all rows, in the batch's order
-        const Panels x = is_whole ? batch : Panels{Gathered(args).panel(slot.first_panel), ffn.n, cols};
+        // The shared network has no panels of its own. Others that have all rows have them in the batch's order.
+        const bool is_shared = args.has_shared() && &slot == routes.slots + routes.n_slots() - 1;
+        const std::uint32_t* panels = Gathered(args).panel(slot.first_panel);
+        Panels x{panels, ffn.n, cols};
+        if (gathers(args) && !is_shared && turns_slot(args, slot)) {
+          x = {nullptr, ffn.n, cols, panels};
+        } else if (ffn.n == args.n) {
+          x = batch;
+        }
         const RowPair later =
             next == nullptr ? RowPair() : gate_and_up_rows(network_of(args, *next), next_tiles.begin * kUnitRows);
-        gate_and_up(ffn, x, false, {tiles.begin, tiles.end, slice.worker}, own, later);
+        gate_and_up(ffn, x, turns_inner(ffn, gathers(args)), {tiles.begin, tiles.end, slice.worker}, own, later);
       });
 }
 
@@ -179,8 +200,10 @@ void add_slot(const MoeArgs& args, const Routes& routes, const ExpertSlot& slot,
   const FfnArgs ffn = network_of(args, slot);
   const RoutedRow* list = routes.rows + slot.first;
   const std::int64_t cols = ffn.gate.rows, skipped = gathers(args) ? rows.begin / kPanelLanes : 0;
-  const Panels x{inner_panels(ffn) + skipped * panel_dwords(cols),
-                 gathers(args) ? rows.end - skipped * kPanelLanes : args.n, cols};
+  const std::uint32_t* inner = inner_panels(ffn) + skipped * panel_dwords(cols);
+  const bool turned = turns_inner(ffn, gathers(args));
+  const Panels x{turned ? nullptr : inner, gathers(args) ? rows.end - skipped * kPanelLanes : args.n, cols,
+                 turned ? inner : nullptr};
   const auto weights = [&](std::int64_t i) {
     const RowPair pair = rows_of(ffn.down, (block.first_unit + i) * kUnitRows, ffn.down.rows);
     return i + 1 < block.units() ? pair : followed_by(pair, later);

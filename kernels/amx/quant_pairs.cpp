@@ -35,6 +35,7 @@ template <Encoding encoding>
 class Decoder {
  public:
   static constexpr QuantLayout kLayout = quant_layout(encoding);
+  static constexpr std::int64_t kStepsAhead = 2304 / kLayout.sub + 1;
 
   static void decode(const std::byte* block, const std::byte* sub, std::int64_t half, std::byte* out) {
     Walk walk(block, sub, half);
@@ -43,6 +44,19 @@ class Decoder {
       walk.group(
           g, [out](int pair, Column even, Column odd)
                  __attribute__((always_inline)) { _mm512_store_si512(out + 64 * pair, pairs_of(even, odd)); });
+  }
+
+  static void decode_and_fetch(const std::byte* block, const std::byte* sub, std::int64_t half, std::byte* out,
+                               const std::byte* later) {
+    Walk walk(block, sub, half);
+    const OwnLines lines(later, half);
+#pragma GCC unroll 4
+    for (int g = 0; g < 4; ++g)
+      walk.group(
+          g, [&](int pair, Column even, Column odd) __attribute__((always_inline)) {
+            lines.fetch_at(pair);
+            _mm512_store_si512(out + 64 * pair, pairs_of(even, odd));
+          });
   }
 
   template <int tokens>
@@ -73,8 +87,6 @@ class Decoder {
   static constexpr bool kMinima = avx512::has_minima(kScales), kTable = avx512::is_table(kMeaning);
   static constexpr int kRuns = avx512::runs_of(kScales);
   static constexpr float kOffset = avx512::offset_of(kMeaning);
-  /// Steps that AVX-512 fetches ahead.
-  static constexpr std::int64_t kStepsAhead = 2304 / kLayout.sub + 1;
   static constexpr std::int64_t kLines = (kLayout.sub + 63) / 64;
 
   /// Strips that are taken together, four pairs of columns of each in turns: as many as there are registers for. Bytes
@@ -216,6 +228,17 @@ class Decoder {
     float at[tokens][2][16];
   };
 
+  /// A strip's half of the lines of a sub-block that is read later: a line or none with each pair.
+  struct OwnLines {
+    static constexpr std::int64_t kOwn = (kLines + 1) / 2;
+    const std::byte* at;
+    [[gnu::always_inline]] OwnLines() : at(nullptr) {}
+    [[gnu::always_inline]] OwnLines(const std::byte* later, std::int64_t half) : at(later + half * kOwn * 64) {}
+    [[gnu::always_inline]] void fetch_at(int pair) const {
+      if (pair * kOwn % 16 < kOwn) _mm_prefetch(reinterpret_cast<const char*>(at + pair * kOwn / 16 * 64), _MM_HINT_T0);
+    }
+  };
+
   /// A strip's chains of sums within a step.
   template <int tokens>
   struct Chains {
@@ -249,14 +272,13 @@ class Decoder {
   template <int tokens, int n>
   [[gnu::always_inline]] static void add_strips(const QuantStrips& strips, int i, const StripStep& step,
                                                 const Tokens<tokens>& x_, __m512 (*sums)[tokens]) {
-    constexpr std::int64_t kOwnLines = (kLines + 1) / 2;
     const Tokens<tokens>* x = &x_;
     asm("" : "+r"(x));  // otherwise the compiler keeps the broadcasts of some strips for others, on the stack
-    const std::byte* later[n];
+    OwnLines later[n];
     Chains<tokens> chains[n];
+#pragma GCC unroll 8
     for (int s = 0; s < n; ++s)
-      later[s] =
-          (step.in_next ? strips.next[i + s] : strips.at[i + s]) + step.later + strips.half[i + s] * kOwnLines * 64;
+      later[s] = OwnLines((step.in_next ? strips.next[i + s] : strips.at[i + s]) + step.later, strips.half[i + s]);
     [&]<int... s>(std::integer_sequence<int, s...>) __attribute__((always_inline)) {
       Walk walks[n] = {Walk(strips.at[i + s] + step.block, strips.at[i + s] + step.sub, strips.half[i + s])...};
 #pragma GCC unroll 4
@@ -264,8 +286,7 @@ class Decoder {
         const auto one = [&](int which) __attribute__((always_inline)) {
           walks[which].group(
               g, [&](int pair, Column low, Column high) __attribute__((always_inline)) {
-                if (pair * kOwnLines % 16 < kOwnLines)
-                  _mm_prefetch(reinterpret_cast<const char*>(later[which] + pair * kOwnLines / 16 * 64), _MM_HINT_T0);
+                later[which].fetch_at(pair);
                 chains[which].add(*x, pair, low, high);
               });
         };
@@ -280,9 +301,10 @@ class Decoder {
 
 template <Encoding encoding>
 constexpr QuantPairs kPairsOf = {Decoder<encoding>::kLayout,
+                                 Decoder<encoding>::kStepsAhead,
                                  Decoder<encoding>::decode,
-                                 {Decoder<encoding>::template vectors<1>, Decoder<encoding>::template vectors<2>,
-                                  Decoder<encoding>::template vectors<3>}};
+                                 Decoder<encoding>::decode_and_fetch,
+                                 {Decoder<encoding>::template vectors<1>, Decoder<encoding>::template vectors<2>}};
 
 }  // namespace
 

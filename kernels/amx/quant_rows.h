@@ -7,16 +7,11 @@
 namespace qinfer::kernels::amx {
 namespace {
 
-/// Bytes that are fetched ahead of decoding.
-inline constexpr std::int64_t kDecodeAhead = 4608;
+/// Bytes of a tile that are fetched before it is decoded.
+inline constexpr std::int64_t kFetchedFirst = 4608;
 /// Steps of the ring, and how many of them are decoded ahead.
 inline constexpr std::int64_t kRingSteps = 4, kRingLead = 2;
-inline constexpr std::uint64_t kRingBytes = kRingSteps * kStepBytes;
-
-/// Whether both tiles of a pair are rows of the same tile of 32.
-inline bool shares_tile(const RowPair& rows) {
-  return rows.tiles[0].quant != nullptr && rows.tiles[1].count > 0 && rows.tiles[1].at == rows.tiles[0].at;
-}
+inline constexpr std::uint64_t kRingBytes = 2 * kRingSteps * kStepBytes;  // up to four tiles
 
 /// Sixteen quantised rows that begin anywhere in their tile as pairs, zeros after the last row: out of the halves of
 /// tiles that have them.
@@ -49,34 +44,43 @@ inline void bring_rows(const RowTile& rows, std::int64_t k, std::int64_t cols, s
   turn_pairs(out, out);
 }
 
-/// Fetches what will be decoded kDecodeAhead bytes after the sub-block of a step; at the end of the tile, what will be
-/// read after it. The second half of a tile has been fetched with the first.
-inline void prefetch_quantised(const RowTile& rows, std::int64_t step) {
-  if (rows.quant == nullptr) return;
-  const std::int64_t at = sub_of(rows.quant->layout, step).at + kDecodeAhead, beyond = at - rows.jump;
-  if (beyond < 0 && rows.first >= kRegisterRows) return;
-  const std::byte* from = beyond < 0 ? rows.at + at : rows.next + beyond;
-  for (std::int64_t line = 0; line < rows.quant->layout.sub; line += 64)
-    _mm_prefetch(reinterpret_cast<const char*>(from + line), _MM_HINT_T0);
+/// bring_pairs() for few tokens, which fetches what will be read later, at the end of a tile that of the next one.
+inline void bring_and_fetch(const RowTile& rows, std::int64_t step, std::int64_t steps, std::byte* out) {
+  if (rows.quant == nullptr || !rows.is_whole()) return bring_pairs(rows, step, out);
+  const QuantPairs& quant = *rows.quant;
+  const std::int64_t ahead = step + quant.steps_ahead;
+  const std::byte* later =
+      ahead < steps ? rows.at + sub_of(quant.layout, ahead).at : rows.next + sub_of(quant.layout, ahead - steps).at;
+  const SubBlock sub = sub_of(quant.layout, step);
+  quant.decode_and_fetch(rows.at + sub.block, rows.at + sub.at, rows.first / kRegisterRows, out, later);
 }
 
-/// Brings the steps of a row pair into the ring: bring(tile, step, out) says how, and multiply(tiles, step) takes each
+/// Brings the steps of some tiles into the ring: bring(tile, step, out) says how, and multiply(tiles, step) takes each
 /// kRingLead steps later.
-template <int row_tiles, typename Bring, typename Multiply>
-inline void through_ring(const RowPair& w, std::int64_t steps, std::byte* ring, Bring bring, Multiply multiply) {
-  const bool shared = shares_tile(w);
-  const auto place = [ring](std::int64_t step) { return ring + step % kRingSteps * kStepBytes; };
+template <int tiles, typename Bring, typename Multiply>
+inline void through_ring(const RowTile* const (&w)[tiles], std::int64_t steps, std::byte* ring, Bring bring,
+                         Multiply multiply) {
+  const auto place = [ring](std::int64_t step) { return ring + step % kRingSteps * tiles * kPairStepBytes; };
   const auto fill = [&](std::int64_t step) {
-#pragma GCC unroll 2
-    for (int i = 0; i < row_tiles; ++i) {
-      if (i == 0 || !shared) prefetch_quantised(w.tiles[i], step);
-      bring(w.tiles[i], step, place(step) + i * kPairStepBytes);
-    }
+#pragma GCC unroll 4
+    for (int i = 0; i < tiles; ++i) bring(*w[i], step, place(step) + i * kPairStepBytes);
   };
   for (std::int64_t step = 0; step < smaller(kRingLead, steps); ++step) fill(step);
   for (std::int64_t step = 0; step < steps; ++step) {
     if (step + kRingLead < steps) fill(step + kRingLead);
     multiply(place(step), step);
+  }
+}
+
+/// The tiles of a row pair that have rows.
+template <int row_tiles, typename F>
+inline void with_row_tiles(const RowPair& w, F f) {
+  if constexpr (row_tiles == 2) {
+    const RowTile* const tiles[] = {&w.tiles[0], &w.tiles[1]};
+    f(tiles);
+  } else {
+    const RowTile* const tiles[] = {&w.tiles[0]};
+    f(tiles);
   }
 }
 
@@ -93,27 +97,58 @@ inline void split_tokens(const std::uint32_t* panel, std::int64_t steps, std::in
 /// add_columns() of rows some of which are quantised or in pairs, and others as in the file.
 template <int row_tiles, int panels>
 inline void add_mixed(const RowPair& w, std::int64_t cols, const PanelPair& x, std::byte* ring) {
-  through_ring<row_tiles>(
-      w, (cols + kStep - 1) / kStep, ring,
-      [cols](const RowTile& rows, std::int64_t step, std::byte* out) { bring_rows(rows, step * kStep, cols, out); },
-      [&](const std::byte* at, std::int64_t step) {
-        multiply_step<row_tiles, panels>(at, at + kPairStepBytes, 64, x.at[0] + step * kStep / 2 * kPanelLanes,
-                                         x.at[1] + step * kStep / 2 * kPanelLanes);
-      });
+  with_row_tiles<row_tiles>(w, [&](const auto& tiles) {
+    through_ring(
+        tiles, (cols + kStep - 1) / kStep, ring,
+        [cols](const RowTile& rows, std::int64_t step, std::byte* out) { bring_rows(rows, step * kStep, cols, out); },
+        [&](const std::byte* at, std::int64_t step) {
+          multiply_step<row_tiles, panels>(at, at + kPairStepBytes, 64, x.at[0] + step * kStep / 2 * kPanelLanes,
+                                           x.at[1] + step * kStep / 2 * kPanelLanes);
+        });
+  });
 }
+
+inline constexpr std::int64_t kPairStepDwords = kPairStepBytes / 4;
 
 /// multiply_turned() of rows some of which are quantised.
 template <int row_tiles, int panels>
 inline void multiply_decoded(const RowPair& w, std::int64_t n_steps, const std::uint32_t* x, std::byte* ring,
                              float* out) {
-  constexpr std::int64_t kDwords = kPairStepBytes / 4;
-  const std::uint32_t* x1 = x + n_steps * kDwords;
+  const std::uint32_t* x1 = x + n_steps * kPairStepDwords;
   zero_sums<row_tiles, panels>();
-  through_ring<row_tiles>(w, n_steps, ring, bring_pairs, [&](const std::byte* at, std::int64_t step) {
-    multiply_turned_step<row_tiles, panels>([at](int tile) { return at + tile * kPairStepBytes; }, x + step * kDwords,
-                                            x1 + step * kDwords);
+  with_row_tiles<row_tiles>(w, [&](const auto& tiles) {
+    const auto bring = [n_steps](const RowTile& rows, std::int64_t step, std::byte* to) {
+      bring_and_fetch(rows, step, n_steps, to);
+    };
+    through_ring(tiles, n_steps, ring, bring, [&](const std::byte* at, std::int64_t step) {
+      multiply_turned_step<row_tiles, panels>([at](int tile) { return at + tile * kPairStepBytes; },
+                                              x + step * kPairStepDwords, x1 + step * kPairStepDwords);
+    });
   });
   store_sums<row_tiles, panels>(out);
+}
+
+/// The same of two row pairs of two tiles each, and one panel: twice as many streams of memory. `out`: two blocks.
+inline void multiply_two_decoded(const RowPair& first, const RowPair& second, std::int64_t n_steps,
+                                 const std::uint32_t* x, std::byte* ring, float* out, std::int64_t block_floats) {
+  const RowTile* const tiles[] = {&first.tiles[0], &first.tiles[1], &second.tiles[0], &second.tiles[1]};
+  zero_sums<2, 2>();
+  const auto bring = [n_steps](const RowTile& rows, std::int64_t step, std::byte* to) {
+    bring_and_fetch(rows, step, n_steps, to);
+  };
+  through_ring(tiles, n_steps, ring, bring, [x](const std::byte* at, std::int64_t step) {
+    tile_load<2>(x + step * kPairStepDwords, 64);
+    tile_load<0>(at, 64);
+    tile_multiply<4, 2, 0>();
+    tile_load<1>(at + kPairStepBytes, 64);
+    tile_multiply<5, 2, 1>();
+    tile_load<0>(at + 2 * kPairStepBytes, 64);
+    tile_multiply<6, 2, 0>();
+    tile_load<1>(at + 3 * kPairStepBytes, 64);
+    tile_multiply<7, 2, 1>();
+  });
+  tile_store<4>(out, 64), tile_store<5>(out + 2 * kTileFloats, 64);
+  tile_store<6>(out + block_floats, 64), tile_store<7>(out + block_floats + 2 * kTileFloats, 64);
 }
 
 }  // namespace
