@@ -53,7 +53,7 @@ void embed_panel(const EmbedArgs& args, std::int64_t panel) {
   }
 }
 
-/// Out of the blocks of a file, or out of squares: a block of each row at a time.
+/// Out of the blocks of a file, or out of tiles: a block of each row at a time.
 void embed_quantised_panel(const EmbedArgs& args, std::int64_t panel) {
   const Matrix& table = args.table;
   const EncodingTraits& traits = encoding_traits(table.format.encoding);

@@ -1,6 +1,6 @@
 // Weights into pairs of columns (WeightLayout::pairs16): tiles of 16 rows, a step of 32 columns after the other, each a
 // line for every pair. Blocks of 16 rows by 32 columns are turned in registers. A matrix is then read as streams of
-// whole lines, whatever its rows' length and alignment in the file. Squares of quantised weights: quant_tiles.cpp.
+// whole lines, whatever its rows' length and alignment in the file. Tiles of quantised weights: quant_tiles.cpp.
 #include "amx/pairs.h"
 #include "base/block_formats.h"
 #include "common/quant_tiles.h"
