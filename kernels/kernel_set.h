@@ -404,6 +404,8 @@ inline constexpr std::int64_t kPackRows = 32;
 
 struct KernelSet {
   const char* name = nullptr;
+  /// What follows the name in those of snapshots of models with quantised weights, where these had other bits before.
+  const char* quantised_name = "";
   /// How the set wants a matrix of this role in memory that the file has as `stored`; `wanted`: the host asks for this
   /// encoding; `exact`: it must hold the file's values exactly. Row-major and the file's encoding means: use the mapped
   /// file. False if the set has no such format.
@@ -459,8 +461,8 @@ enum class Multiplier : std::uint8_t {
   f32_fma,  ///< nothing is rounded, sums are f32
   f16_fma,  ///< activations and softmax weights are rounded to f16; sums are f16 over runs of 64 products (attention:
             ///< over the 32 positions of a tile) and f32 over the runs
-  bf16_tiles,  ///< activations, weights, queries, keys and values are rounded to bf16, softmax weights cut; sums are
-               ///< f32
+  bf16_tiles,  ///< activations, weights, queries, keys and values are rounded to bf16, softmax weights and quantised
+               ///< weights cut; sums are f32
   bf16_dot,    ///< activations, queries and softmax weights are rounded to bf16; sums are f32, in which numbers smaller
                ///< than 2^-126 count as zero
   int16_dot,   ///< activations are rounded to 16-bit integers, each 32 of them times a power of two of their own; sums

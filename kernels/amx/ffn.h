@@ -42,17 +42,17 @@ struct InnerTile {
 };
 
 /// 16 features from `feature` on of a panel, the first of whose rows is `first`, into their tile, zeros where there is
-/// no such feature (its sums are not zero for an infinite input). line(i): of all tokens; row(t): of token t, which can
-/// be had if `has_rows`, as lines can otherwise.
+/// no such feature (its sums are not zero for an infinite input). line(i): of all tokens, row(t): of token t, one of
+/// which can be had, since the sums are either.
 template <typename Line, typename Row>
 inline void store_inner(const FfnArgs& args, const InnerTile& tile, std::int64_t first, std::int64_t feature,
-                        bool has_rows, Line line, Row row) {
+                        bool sums_are_rows, Line line, Row row) {
   const __mmask16 lanes = first_lanes(args.gate.rows - feature);
   if (tile.turned) {
     for (std::int64_t t = 0; t < kPanelLanes; ++t) tile.store_row(t, _mm512_maskz_mov_ps(lanes, row(t)));
     return;
   }
-  if (has_rows) {
+  if (sums_are_rows) {
     alignas(64) float values[kTileFloats];
     for (std::int64_t t = 0; t < kPanelLanes; ++t)
       _mm512_store_ps(values + 16 * t, first + t < args.n ? _mm512_maskz_mov_ps(lanes, row(t)) : _mm512_setzero_ps());

@@ -8,11 +8,12 @@
 namespace qinfer::kernels::amx {
 namespace {
 
-/// A worker's room for it: sums of kMostPairsAtOnce blocks, the ring of decoded rows, and turned panels.
+/// A worker's room for it: sums of kMostPairsAtOnce blocks, the ring of decoded rows, and turned panels or split
+/// tokens.
 struct FewRoom {
   float* sums;
   std::byte* ring;
-  std::uint32_t* turned;
+  std::uint32_t* operands;
 };
 
 /// The row pairs that are still to be multiplied, each of which is asked for once: those that are multiplied now, and
@@ -23,27 +24,27 @@ class RowsToCome {
   RowsToCome(std::int64_t n_pairs, RowsAt rows) : n_pairs_(n_pairs), rows_(rows) { fill(); }
 
   std::int64_t first() const { return first_; }  ///< the number of the first one
-  int there() const { return static_cast<int>(there_); }
+  int available() const { return static_cast<int>(available_); }
   const RowPair& operator[](int i) const { return pairs_[i]; }
 
   /// The first `count` of them are multiplied at once: what each tile is followed by is its counterpart in those after
   /// them.
   void follow(int count) {
-    for (int i = 0; i < count && i + count < there_; ++i) pairs_[i] = followed_by(pairs_[i], pairs_[i + count]);
+    for (int i = 0; i < count && i + count < available_; ++i) pairs_[i] = followed_by(pairs_[i], pairs_[i + count]);
   }
   void drop(int count) {
-    first_ += count, there_ -= count;
-    for (std::int64_t i = 0; i < there_; ++i) pairs_[i] = pairs_[i + count];
+    first_ += count, available_ -= count;
+    for (std::int64_t i = 0; i < available_; ++i) pairs_[i] = pairs_[i + count];
     fill();
   }
 
  private:
   void fill() {
-    for (; there_ < 2 * kMostPairsAtOnce && first_ + there_ < n_pairs_; ++there_)
-      pairs_[there_] = rows_(first_ + there_);
+    for (; available_ < 2 * kMostPairsAtOnce && first_ + available_ < n_pairs_; ++available_)
+      pairs_[available_] = rows_(first_ + available_);
   }
 
-  std::int64_t n_pairs_, first_ = 0, there_ = 0;
+  std::int64_t n_pairs_, first_ = 0, available_ = 0;
   RowsAt rows_;
   RowPair pairs_[2 * kMostPairsAtOnce];
 };
@@ -67,7 +68,7 @@ template <int tokens, typename Rows>
 inline int multiply_few_vectors(const Panels& x, float* sums, Rows& w) {
   constexpr int kMost = kPairsAtOnce<tokens>;
   int whole = 0;  // of two tiles in pairs each
-  while (whole < kMost && whole < w.there() && w[whole].in_pairs() && row_tiles_of(w[whole]) == 2) ++whole;
+  while (whole < kMost && whole < w.available() && w[whole].in_pairs() && row_tiles_of(w[whole]) == 2) ++whole;
   const int count = whole == kMost ? kMost : whole >= 2 ? 2 : 1;
   w.follow(count);
   if (count == kMost) {
@@ -95,7 +96,7 @@ template <int tokens, typename Rows>
 inline int multiply_few_quantised(const float* x, std::int64_t steps, float* sums, Rows& w) {
   const QuantPairs* quant = w[0].tiles[0].quant;
   int count = 0;
-  while (count < kPairsAtOnce<tokens> && count < w.there() && are_strips(w[count], quant)) ++count;
+  while (count < kPairsAtOnce<tokens> && count < w.available() && are_strips(w[count], quant)) ++count;
   w.follow(count);
   QuantStrips strips;
   float* out[QuantStrips::kMost];
@@ -110,19 +111,20 @@ inline int multiply_few_quantised(const float* x, std::int64_t steps, float* sum
   return count;
 }
 
-/// What a worker's room for turned panels has.
-enum class Turned : std::uint8_t { nothing, split_tokens, panels };
+/// What a worker's room for operands has.
+enum class Prepared : std::uint8_t { nothing, split_tokens, turned_panels };
 
 /// Multiplies the first row pairs by AVX-512, and returns how many, which may be none.
 template <typename Rows>
-inline int multiply_in_vectors(const Panels& x, const FewRoom& room, Rows& w, Turned& turned) {
+inline int multiply_in_vectors(const Panels& x, const FewRoom& room, Rows& w, Prepared& prepared) {
   if (x.turned != nullptr || !w[0].gives_pairs() || x.n > (w[0].in_pairs() ? kVectorTokens : kQuantVectorTokens))
     return 0;
-  auto* split = reinterpret_cast<float*>(room.turned);
+  auto* split = reinterpret_cast<float*>(room.operands);
   const std::int64_t steps = padded_k(x.cols) / kStep;
-  if (!w[0].in_pairs() && turned != Turned::split_tokens) {
+  if (!w[0].in_pairs() && !are_strips(w[0], w[0].tiles[0].quant)) return 0;
+  if (!w[0].in_pairs() && prepared != Prepared::split_tokens) {
     split_tokens(x.data, steps, x.n, split);
-    turned = Turned::split_tokens;
+    prepared = Prepared::split_tokens;
   }
   int count = 0;
   with_tokens(x.n, [&]<int tokens>() {
@@ -137,18 +139,18 @@ inline int multiply_in_vectors(const Panels& x, const FewRoom& room, Rows& w, Tu
 
 /// Multiplies the first row pair on tiles, or the first two of them, and returns how many. Sums of pairs are turned.
 template <typename Rows>
-inline int multiply_on_tiles(const Panels& x, const FewRoom& room, Rows& w, Turned& turned) {
+inline int multiply_on_tiles(const Panels& x, const FewRoom& room, Rows& w, Prepared& prepared) {
   const bool turns = w[0].gives_pairs();
   const std::int64_t steps = padded_k(x.cols) / kStep;
-  if (turns && x.turned == nullptr && turned != Turned::panels) {
-    turn_panels(x.data, x.count(), x.cols, room.turned);
-    turned = Turned::panels;
+  if (turns && x.turned == nullptr && prepared != Prepared::turned_panels) {
+    turn_panels(x.data, x.count(), x.cols, room.operands);
+    prepared = Prepared::turned_panels;
   }
-  const std::uint32_t* panels_turned = x.turned != nullptr ? x.turned : room.turned;
+  const std::uint32_t* panels_turned = x.turned != nullptr ? x.turned : room.operands;
   const auto is_decoded = [](const RowPair& rows) {
     return rows.gives_pairs() && !rows.in_pairs() && row_tiles_of(rows) == 2;
   };
-  if (x.count() == 1 && w.there() > 1 && is_decoded(w[0]) && is_decoded(w[1])) {
+  if (x.count() == 1 && w.available() > 1 && is_decoded(w[0]) && is_decoded(w[1])) {
     w.follow(2);
     multiply_two_decoded(w[0], w[1], steps, panels_turned, room.ring, room.sums, kSumFloats);
     return 2;
@@ -168,12 +170,12 @@ inline int multiply_on_tiles(const Panels& x, const FewRoom& room, Rows& w, Turn
 /// is computed) and hands every block to `sink`, in order. `room`: what a worker has for it.
 template <typename RowsAt, typename Sink>
 inline void multiply_few(const Panels& x, std::int64_t n_pairs, const FewRoom& room, RowsAt rows, Sink sink) {
-  Turned turned = Turned::nothing;
+  Prepared prepared = Prepared::nothing;
   // AVX-512 writes the sums of the tokens that there are; those after them are to be ordinary numbers.
   if (x.n <= kVectorTokens) __builtin_memset(room.sums, 0, sums_bytes(kMostPairsAtOnce));
-  for (RowsToCome<RowsAt> w(n_pairs, rows); w.there() > 0;) {
-    int count = multiply_in_vectors(x, room, w, turned);
-    if (count == 0) count = multiply_on_tiles(x, room, w, turned);
+  for (RowsToCome<RowsAt> w(n_pairs, rows); w.available() > 0;) {
+    int count = multiply_in_vectors(x, room, w, prepared);
+    if (count == 0) count = multiply_on_tiles(x, room, w, prepared);
     for (int j = 0; j < count; ++j)
       sink(SumBlock{w.first() + j, 0, row_tiles_of(w[j]), x.panels(0), room.sums + j * kSumFloats, w[j].gives_pairs()});
     w.drop(count);

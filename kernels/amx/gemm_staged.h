@@ -12,7 +12,8 @@
 // columns do so as f32, so that the result is the same bit for bit; those of a group and the panels' columns of a block
 // fit into the L2. There is no copy of the weights beyond the two blocks. Quantised ones are decoded where others are
 // copied, 16 rows of 32 columns at a time. Weights in pairs are blocks where they are, if the panels have been turned;
-// otherwise (those of experts) they are turned into rows where others are copied, and so are decoded ones.
+// otherwise (a shared expert's, or where operations mix layouts) they are turned into rows where others are copied, and
+// so are decoded ones.
 #pragma once
 
 #include "amx/gemm.h"

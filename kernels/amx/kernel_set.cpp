@@ -44,6 +44,7 @@ DType default_kv_type(bool) { return DType::bf16; }
 
 constexpr KernelSet kSet = {
     .name = "amx",
+    .quantised_name = "-cut",
     .weight_format = weight_format,
     .pack_format = pack_format,
     .pack = pack,

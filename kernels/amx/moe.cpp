@@ -4,7 +4,7 @@
 // slot together: nothing is gathered, and what comes of rows that did not choose the expert is not looked at. Of more
 // rows each slot gets panels of its own. Lines of panels have a pair of features of 16 rows, and to pick lanes out of
 // them would take as long as to multiply them. So the phase that chooses experts also turns the panels into rows of
-// bf16, out of which the next one packs panels.
+// bf16, out of which the next one makes panels, turned ones where the weights take them.
 //
 // In the second half a worker has some outputs of all slots. It adds up their shares in rows of its own (RowSums), in
 // ascending order of the slots, and brings the sums to the residual stream at the end.

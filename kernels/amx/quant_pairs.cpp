@@ -1,7 +1,7 @@
 // See quant_pairs.h.
 //
 // One token is bound by its additions where weights have four bits: of 16 weights two instructions make the numbers,
-// one cuts them and one multiplies them, beside shifts, which several columns share.
+// one cuts them and one multiplies them; and there are shifts, which several columns share.
 #include "amx/quant_pairs.h"
 
 #include <utility>
@@ -47,16 +47,9 @@ class Decoder {
   }
 
   static void decode_and_fetch(const std::byte* block, const std::byte* sub, std::int64_t half, std::byte* out,
-                               const std::byte* later) {
-    Walk walk(block, sub, half);
-    const OwnLines lines(later, half);
-#pragma GCC unroll 4
-    for (int g = 0; g < 4; ++g)
-      walk.group(
-          g, [&](int pair, Column even, Column odd) __attribute__((always_inline)) {
-            lines.fetch_at(pair);
-            _mm512_store_si512(out + 64 * pair, pairs_of(even, odd));
-          });
+                               const std::byte* later, bool alone) {
+    alone ? decode_fetching<kLines>(block, sub, half, out, later)
+          : decode_fetching<kShare>(block, sub, half, out, later + half * kShare * 64);
   }
 
   template <int tokens>
@@ -87,7 +80,8 @@ class Decoder {
   static constexpr bool kMinima = avx512::has_minima(kScales), kTable = avx512::is_table(kMeaning);
   static constexpr int kRuns = avx512::runs_of(kScales);
   static constexpr float kOffset = avx512::offset_of(kMeaning);
-  static constexpr std::int64_t kLines = (kLayout.sub + 63) / 64;
+  /// Lines of a sub-block, and what one half fetches of them.
+  static constexpr std::int64_t kLines = (kLayout.sub + 63) / 64, kShare = (kLines + 1) / 2;
 
   /// Strips that are taken together, four pairs of columns of each in turns: as many as there are registers for. Bytes
   /// are bound by memory: eight strips of one token read 23 of 24 GB/s that there are on a Granite Rapids (two
@@ -228,16 +222,26 @@ class Decoder {
     float at[tokens][2][16];
   };
 
-  /// A strip's half of the lines of a sub-block that is read later: a line or none with each pair.
-  struct OwnLines {
-    static constexpr std::int64_t kOwn = (kLines + 1) / 2;
-    const std::byte* at;
-    [[gnu::always_inline]] OwnLines() : at(nullptr) {}
-    [[gnu::always_inline]] OwnLines(const std::byte* later, std::int64_t half) : at(later + half * kOwn * 64) {}
-    [[gnu::always_inline]] void fetch_at(int pair) const {
-      if (pair * kOwn % 16 < kOwn) _mm_prefetch(reinterpret_cast<const char*>(at + pair * kOwn / 16 * 64), _MM_HINT_T0);
-    }
-  };
+  /// Fetches some of `lines` lines with each of 16 pairs.
+  template <std::int64_t lines>
+  [[gnu::always_inline]] static void fetch_with(int pair, const std::byte* at) {
+#pragma GCC unroll 2
+    for (std::int64_t line = pair * lines / 16; line < (pair + 1) * lines / 16; ++line)
+      _mm_prefetch(reinterpret_cast<const char*>(at + 64 * line), _MM_HINT_T0);
+  }
+
+  template <std::int64_t lines>
+  static void decode_fetching(const std::byte* block, const std::byte* sub, std::int64_t half, std::byte* out,
+                              const std::byte* later) {
+    Walk walk(block, sub, half);
+#pragma GCC unroll 4
+    for (int g = 0; g < 4; ++g)
+      walk.group(
+          g, [&](int pair, Column even, Column odd) __attribute__((always_inline)) {
+            fetch_with<lines>(pair, later);
+            _mm512_store_si512(out + 64 * pair, pairs_of(even, odd));
+          });
+  }
 
   /// A strip's chains of sums within a step.
   template <int tokens>
@@ -274,11 +278,11 @@ class Decoder {
                                                 const Tokens<tokens>& x_, __m512 (*sums)[tokens]) {
     const Tokens<tokens>* x = &x_;
     asm("" : "+r"(x));  // otherwise the compiler keeps the broadcasts of some strips for others, on the stack
-    OwnLines later[n];
+    const std::byte* later[n];
     Chains<tokens> chains[n];
 #pragma GCC unroll 8
     for (int s = 0; s < n; ++s)
-      later[s] = OwnLines((step.in_next ? strips.next[i + s] : strips.at[i + s]) + step.later, strips.half[i + s]);
+      later[s] = (step.in_next ? strips.next[i + s] : strips.at[i + s]) + step.later + strips.half[i + s] * kShare * 64;
     [&]<int... s>(std::integer_sequence<int, s...>) __attribute__((always_inline)) {
       Walk walks[n] = {Walk(strips.at[i + s] + step.block, strips.at[i + s] + step.sub, strips.half[i + s])...};
 #pragma GCC unroll 4
@@ -286,7 +290,7 @@ class Decoder {
         const auto one = [&](int which) __attribute__((always_inline)) {
           walks[which].group(
               g, [&](int pair, Column low, Column high) __attribute__((always_inline)) {
-                later[which].fetch_at(pair);
+                fetch_with<kShare>(pair, later[which]);
                 chains[which].add(*x, pair, low, high);
               });
         };

@@ -18,7 +18,10 @@
 // be converted. The places are, for the 8 columns of a group, 8, 16, 12, 8, 8, 12, 12 and 16 of nibbles, and 8 and 16
 // in turns of longer integers: those to which most columns need not be shifted. kScaleBits are so few that z is exact:
 // a weight is cut(s * (q - offset)), and zero where it should be. With a minimum the rounding of z moves a weight by
-// 2^-9 of the scale at most. Numbers below 2^-126 are zero; only scales of MXFP4 can be so small.
+// 2^-9 of the scale at most. A scale below 2^-126, which only MXFP4 can have, counts as zero.
+//
+// The arithmetic is that of the thread, which the engine has set to round to nearest. (These pairs are neighbours in k,
+// as those of avx512/quant_pairs.h; those have integers, these have weights.)
 #pragma once
 
 #include "common/quant_tiles.h"
@@ -45,9 +48,9 @@ struct QuantPairs {
   /// 32 columns of rows [16 * half, 16 * half + 16): 16 lines of pairs. `block`, `sub`: where the tile has the block
   /// and the sub-block of the columns.
   void (*decode)(const std::byte* block, const std::byte* sub, std::int64_t half, std::byte* out);
-  /// And fetches one half's share of the lines of the sub-block at `later`.
+  /// And fetches the lines of the sub-block at `later`: a half's share of them, or if it is `alone` all.
   void (*decode_and_fetch)(const std::byte* block, const std::byte* sub, std::int64_t half, std::byte* out,
-                           const std::byte* later);
+                           const std::byte* later, bool alone);
   /// Sums of `steps` times 32 columns of strips and one or two tokens by AVX-512, in the order of TDPBF16PS (pairs.h):
   /// [token][16 rows] of each strip. x: [step][token][even columns, odd ones][16].
   void (*vectors[kQuantVectorTokens])(const QuantStrips& strips, std::int64_t steps, const float* x, float* const* out);
@@ -55,6 +58,8 @@ struct QuantPairs {
 
 /// Of a quantised encoding.
 const QuantPairs& quant_pairs(Encoding encoding);
+
+namespace {  // files with different instruction sets include this header
 
 /// Where the sub-block of a step of 32 columns is, in bytes after the beginning of a tile.
 struct SubBlock {
@@ -67,5 +72,7 @@ inline SubBlock sub_of(const QuantLayout& layout, std::int64_t step) {
   const std::int64_t block = step / kSubs * layout.block, in_block = step % kSubs;
   return {block, block + layout.header + in_block * layout.sub, kSubs - in_block};
 }
+
+}  // namespace
 
 }  // namespace qinfer::kernels::amx

@@ -45,14 +45,15 @@ inline void bring_rows(const RowTile& rows, std::int64_t k, std::int64_t cols, s
 }
 
 /// bring_pairs() for few tokens, which fetches what will be read later, at the end of a tile that of the next one.
-inline void bring_and_fetch(const RowTile& rows, std::int64_t step, std::int64_t steps, std::byte* out) {
+/// `alone`: the other half of its tile does not pass together with these rows.
+inline void bring_and_fetch(const RowTile& rows, std::int64_t step, std::int64_t steps, bool alone, std::byte* out) {
   if (rows.quant == nullptr || !rows.is_whole()) return bring_pairs(rows, step, out);
   const QuantPairs& quant = *rows.quant;
   const std::int64_t ahead = step + quant.steps_ahead;
   const std::byte* later =
       ahead < steps ? rows.at + sub_of(quant.layout, ahead).at : rows.next + sub_of(quant.layout, ahead - steps).at;
   const SubBlock sub = sub_of(quant.layout, step);
-  quant.decode_and_fetch(rows.at + sub.block, rows.at + sub.at, rows.first / kRegisterRows, out, later);
+  quant.decode_and_fetch(rows.at + sub.block, rows.at + sub.at, rows.first / kRegisterRows, out, later, alone);
 }
 
 /// Brings the steps of some tiles into the ring: bring(tile, step, out) says how, and multiply(tiles, step) takes each
@@ -117,8 +118,9 @@ inline void multiply_decoded(const RowPair& w, std::int64_t n_steps, const std::
   const std::uint32_t* x1 = x + n_steps * kPairStepDwords;
   zero_sums<row_tiles, panels>();
   with_row_tiles<row_tiles>(w, [&](const auto& tiles) {
-    const auto bring = [n_steps](const RowTile& rows, std::int64_t step, std::byte* to) {
-      bring_and_fetch(rows, step, n_steps, to);
+    const bool alone = row_tiles == 1 || w.tiles[0].at != w.tiles[1].at;
+    const auto bring = [n_steps, alone](const RowTile& rows, std::int64_t step, std::byte* to) {
+      bring_and_fetch(rows, step, n_steps, alone, to);
     };
     through_ring(tiles, n_steps, ring, bring, [&](const std::byte* at, std::int64_t step) {
       multiply_turned_step<row_tiles, panels>([at](int tile) { return at + tile * kPairStepBytes; },
@@ -134,7 +136,7 @@ inline void multiply_two_decoded(const RowPair& first, const RowPair& second, st
   const RowTile* const tiles[] = {&first.tiles[0], &first.tiles[1], &second.tiles[0], &second.tiles[1]};
   zero_sums<2, 2>();
   const auto bring = [n_steps](const RowTile& rows, std::int64_t step, std::byte* to) {
-    bring_and_fetch(rows, step, n_steps, to);
+    bring_and_fetch(rows, step, n_steps, false, to);
   };
   through_ring(tiles, n_steps, ring, bring, [x](const std::byte* at, std::int64_t step) {
     tile_load<2>(x + step * kPairStepDwords, 64);

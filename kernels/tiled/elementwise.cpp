@@ -62,7 +62,8 @@ void embed_quantised(const EmbedArgs& args, Slice slice) {
     if (table.format.layout == WeightLayout::row_major) {
       traits.to_f32(table.data + row * row_bytes, table.cols, out);
     } else {
-      widen_quant_row(table.format.encoding, table.data + row / kTileRows * tile_bytes, row % kTileRows, table.cols, out);
+      widen_quant_row(table.format.encoding, table.data + row / kTileRows * tile_bytes, row % kTileRows, table.cols,
+                      out);
     }
     if (args.scale != 1.0f) scale_row(out, table.cols, args.scale);
   }

@@ -210,9 +210,11 @@ std::string Model::describe_origin() const {
   const bool rows = spec_.tied_embeddings && spec_.gives_logits() && has_weights() &&
                     encoding(model::Role::embedding) != encoding(model::Role::lm_head);
   // "mixed" is what layers that mixed encodings had when they were converted to f32.
-  std::string format = weight_format_ == "mixed" ? describe_mix() : weight_format_;
+  const std::string mix = describe_mix();
+  std::string format = weight_format_ == "mixed" ? mix : weight_format_;
   if (format.empty() && weight_format_ == "mixed") format = "each";
-  return format_text("{}/{}{}{}", kernels_->name, format, rows ? "+rows" : "", runtime_->exact() ? "/exact" : "");
+  return format_text("{}{}/{}{}{}", kernels_->name, mix.empty() ? "" : kernels_->quantised_name, format,
+                     rows ? "+rows" : "", runtime_->exact() ? "/exact" : "");
 }
 
 std::string Model::origin() const {

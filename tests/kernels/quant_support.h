@@ -108,8 +108,17 @@ inline QuantMatrix make_any(const KernelSet& set, Random& random, Encoding encod
   QuantMatrix m;
   const std::vector<float> values = random.values(static_cast<std::size_t>(rows * cols));
   const DType type = widened_encoding(set) == Encoding::bf16 ? DType::bf16 : element_type(encoding);
-  m.own = pack_matrix(set, values, type, rows, cols);
   m.widened = pack_matrix(set, values, type, rows, cols);
+  // Of a set with a faster layout some are packed, others are rows as in the file.
+  WeightFormat format = m.widened.view.format;
+  if (set.pack_format != nullptr && random.integer(2) == 0) set.pack_format(WeightRole::gate, format);
+  if (format == m.widened.view.format) {
+    m.own = pack_matrix(set, values, type, rows, cols);
+    return m;
+  }
+  m.own.bytes.resize(weight_bytes(format, rows, cols));
+  set.pack(m.widened.view, format, {}, m.own.bytes.data(), 0, rows);
+  m.own.view = {m.own.bytes.data(), format, rows, cols, m.widened.view.pack};
   return m;
 }
 
