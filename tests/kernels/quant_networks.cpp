@@ -33,6 +33,9 @@ std::vector<Three> combinations(const KernelSet& set) {
     out.push_back({all[i], next, far});
     if (!is_plain(all[i])) out.push_back({all[i], all[i], far});
   }
+  // And a plain one beside a quantised one, which tiles have in other layouts.
+  out.push_back({Encoding::bf16, Encoding::q4_k, Encoding::q6_k});
+  out.push_back({Encoding::q4_0, Encoding::bf16, Encoding::bf16});
   return out;
 }
 
