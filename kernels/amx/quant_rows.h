@@ -119,7 +119,7 @@ inline void multiply_decoded(const RowPair& w, std::int64_t n_steps, const std::
   zero_sums<row_tiles, panels>();
   with_row_tiles<row_tiles>(w, [&](const auto& tiles) {
     const bool alone = row_tiles == 1 || w.tiles[0].at != w.tiles[1].at;
-    const auto bring = [n_steps, alone](const RowTile& rows, std::int64_t step, std::byte* to) {
+    const auto bring = [&](const RowTile& rows, std::int64_t step, std::byte* to) {
       bring_and_fetch(rows, step, n_steps, alone, to);
     };
     through_ring(tiles, n_steps, ring, bring, [&](const std::byte* at, std::int64_t step) {
