@@ -90,8 +90,7 @@ inline bool are_strips(const RowPair& w, const QuantPairs* quant) {
   return alike;
 }
 
-/// The same of row pairs that are decoded alike: none where the rows of the first one are not. `x`: what split_tokens()
-/// has made of the tokens.
+/// The same of row pairs the first of which has strips. `x`: what split_tokens() has made of the tokens.
 template <int tokens, typename Rows>
 inline int multiply_few_quantised(const float* x, std::int64_t steps, float* sums, Rows& w) {
   const QuantPairs* quant = w[0].tiles[0].quant;
@@ -107,7 +106,7 @@ inline int multiply_few_quantised(const float* x, std::int64_t steps, float* sum
       strips.half[strips.count] = tile.first / kRegisterRows;
       out[strips.count++] = sums + j * kSumFloats + t * 2 * kTileFloats;
     }
-  if (count > 0) quant->vectors[tokens - 1](strips, steps, x, out);
+  quant->vectors[tokens - 1](strips, steps, x, out);
   return count;
 }
 
@@ -119,9 +118,9 @@ template <typename Rows>
 inline int multiply_in_vectors(const Panels& x, const FewRoom& room, Rows& w, Prepared& prepared) {
   if (x.turned != nullptr || !w[0].gives_pairs() || x.n > (w[0].in_pairs() ? kVectorTokens : kQuantVectorTokens))
     return 0;
+  if (!w[0].in_pairs() && !are_strips(w[0], w[0].tiles[0].quant)) return 0;
   auto* split = reinterpret_cast<float*>(room.operands);
   const std::int64_t steps = padded_k(x.cols) / kStep;
-  if (!w[0].in_pairs() && !are_strips(w[0], w[0].tiles[0].quant)) return 0;
   if (!w[0].in_pairs() && prepared != Prepared::split_tokens) {
     split_tokens(x.data, steps, x.n, split);
     prepared = Prepared::split_tokens;

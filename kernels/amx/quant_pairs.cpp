@@ -1,7 +1,8 @@
 // See quant_pairs.h.
 //
-// One token is bound by its additions where weights have four bits: of 16 weights two instructions make the numbers,
-// one cuts them and one multiplies them; and there are shifts, which several columns share.
+// One token is bound by its instructions where weights have four bits: of 16 weights two make the numbers, one cuts
+// them and one multiplies them; and there are shifts, which several columns share. What is not exact is rounded to
+// nearest by the instruction itself, whatever the thread's rounding is.
 #include "amx/quant_pairs.h"
 
 #include <utility>
@@ -17,6 +18,9 @@ using avx512::Meaning;
 using avx512::RunScales;
 
 constexpr float kBalance = 1.0f + 0x1.62e43p-9f;
+constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+
+inline __m512 multiplied(__m512 a, __m512 b) { return _mm512_mul_round_ps(a, b, kNearest); }
 
 /// Values of one column of 16 rows; the lower halves are cut off later.
 using Column = __m512;
@@ -38,12 +42,7 @@ class Decoder {
   static constexpr std::int64_t kStepsAhead = 2304 / kLayout.sub + 1;
 
   static void decode(const std::byte* block, const std::byte* sub, std::int64_t half, std::byte* out) {
-    Walk walk(block, sub, half);
-#pragma GCC unroll 4
-    for (int g = 0; g < 4; ++g)
-      walk.group(
-          g, [out](int pair, Column even, Column odd)
-                 __attribute__((always_inline)) { _mm512_store_si512(out + 64 * pair, pairs_of(even, odd)); });
+    decode_fetching<0>(block, sub, half, out, nullptr);
   }
 
   static void decode_and_fetch(const std::byte* block, const std::byte* sub, std::int64_t half, std::byte* out,
@@ -88,9 +87,9 @@ class Decoder {
   /// threads), and two read 20. Shorter integers are bound by instructions; there additions need not wait for each
   /// other.
   template <int tokens>
-  static constexpr int kTogether = kIntegers == TileIntegers::bytes ? (tokens == 1 ? 8 : 4)
-                                   : tokens <= 2                    ? 2
-                                                                    : 1;
+  static constexpr int kTogether = kIntegers != TileIntegers::bytes ? 2
+                                   : tokens == 1                    ? 8
+                                                                    : 4;
 
   /// Where the bits of a number are put: at bit 8, 12 or 16.
   static constexpr int kPlaces[3] = {8, 12, 16};
@@ -111,7 +110,7 @@ class Decoder {
   [[gnu::always_inline]] static Run run_at(const std::byte* block, const std::byte* sub, int run, std::int64_t half) {
     const RunScales of = avx512::scales_at<kScales>(block, sub, run, static_cast<int>(half));
     Run out;
-    out.scale = _mm512_mul_ps(of.scale, _mm512_set1_ps(kBalance));
+    out.scale = multiplied(of.scale, _mm512_set1_ps(kBalance));
     if constexpr (kScales == TileScales::e8m0) {
       const __mmask16 normal =
           _mm512_cmp_epu32_mask(_mm512_castps_si512(of.scale), _mm512_set1_epi32(0x800000), _MM_CMPINT_NLT);
@@ -119,10 +118,10 @@ class Decoder {
     }
     if constexpr (kTable || kIntegers == TileIntegers::bytes) return out;
     if constexpr (kMinima) {
-      const __m512 minimum = _mm512_mul_ps(of.minimum, _mm512_set1_ps(kBalance));
+      const __m512 minimum = multiplied(of.minimum, _mm512_set1_ps(kBalance));
 #pragma GCC unroll 3
       for (int i = 0; i < 3; ++i)
-        out.zeros[i] = _mm512_fmadd_ps(_mm512_set1_ps(power_of(kPlaces[i])), out.scale, minimum);
+        out.zeros[i] = _mm512_fmadd_round_ps(_mm512_set1_ps(power_of(kPlaces[i])), out.scale, minimum, kNearest);
     } else {
       constexpr int kCut = 24 - kScaleBits;
       const __m512i bits = _mm512_add_epi32(_mm512_castps_si512(out.scale), _mm512_set1_epi32(1 << (kCut - 1)));
@@ -141,7 +140,8 @@ class Decoder {
     constexpr int kZero = place == 8 ? 0 : place == 12 ? 1 : 2;
     const __m512 number = _mm512_castsi512_ps(_mm512_ternarylogic_epi32(
         dwords, _mm512_set1_epi32(kMask << place), _mm512_castps_si512(_mm512_set1_ps(power_of(place))), 0xea));
-    return _mm512_fmsub_ps(number, run.scale, run.zeros[kZero]);
+    if constexpr (kMinima) return _mm512_fmsub_round_ps(number, run.scale, run.zeros[kZero], kNearest);
+    return _mm512_fmsub_ps(number, run.scale, run.zeros[kZero]);  // exact
   }
 
   /// What the table has for the nibble at bit 4 * nibble of every dword, scaled.
@@ -149,7 +149,7 @@ class Decoder {
   [[gnu::always_inline]] static Column looked_up(__m512i dwords, const Run& run) {
     alignas(64) static constexpr std::array<float, 32> kNumbers = avx512::table_of(kMeaning);
     const __m512i index = nibble == 0 ? dwords : _mm512_srli_epi32(dwords, 4 * nibble);
-    return _mm512_mul_ps(_mm512_permutexvar_ps(index, _mm512_load_ps(kNumbers.data())), run.scale);
+    return multiplied(_mm512_permutexvar_ps(index, _mm512_load_ps(kNumbers.data())), run.scale);
   }
 
   /// The four pairs of a group of 8 columns.
@@ -193,7 +193,7 @@ class Decoder {
           run(run_at(block_, sub_, 0, half_)) {}
 
     [[gnu::always_inline]] Column of_bytes(int k) const {
-      return _mm512_mul_ps(_mm512_cvtepi32_ps(avx512::load_i8(at + k * kTileRows)), run.scale);
+      return multiplied(_mm512_cvtepi32_ps(avx512::load_i8(at + k * kTileRows)), run.scale);
     }
 
     /// Calls use(pair, even column, odd column) for pairs 4 g to 4 g + 3.
@@ -222,7 +222,7 @@ class Decoder {
     float at[tokens][2][16];
   };
 
-  /// Fetches some of `lines` lines with each of 16 pairs.
+  /// Fetches some of `lines` lines, if there are any, with each of 16 pairs.
   template <std::int64_t lines>
   [[gnu::always_inline]] static void fetch_with(int pair, const std::byte* at) {
 #pragma GCC unroll 2

@@ -5,8 +5,9 @@
 // takes one instruction where rounding takes three. Cutting makes numbers smaller, by half of a last place of bf16 in
 // the mean; so scale and minimum are multiplied by kBalance = 1 + 2^-8 ln 2 before, which is that mean where mantissas
 // are distributed as those of products are (their density being that of 1 / m). The error of a weight is then as large
-// as that of rounding: 1.06 times, root mean square. A number that bf16 holds stays what it is, since balancing adds
-// less than the last place that is left.
+// as that of rounding: 1.06 times, root mean square, or 1.09 where scales keep 10 bits. (Where few bits are cut off
+// their mean is less, so that weights of Q3_K are 4e-4 too large in the mean, of Q4_0 1e-4.) A number that bf16 holds
+// stays what it is, since balancing adds less than the last place that is left.
 //
 //   s = scale * kBalance, m = minimum * kBalance    rounded to f32; without minimum s has kScaleBits bits, to nearest
 //   with a table                                    weight = cut(table[q] * s)
@@ -20,8 +21,7 @@
 // a weight is cut(s * (q - offset)), and zero where it should be. With a minimum the rounding of z moves a weight by
 // 2^-9 of the scale at most. A scale below 2^-126, which only MXFP4 can have, counts as zero.
 //
-// The arithmetic is that of the thread, which the engine has set to round to nearest. (These pairs are neighbours in k,
-// as those of avx512/quant_pairs.h; those have integers, these have weights.)
+// (These pairs are neighbours in k, as those of avx512/quant_pairs.h; those have integers, these have weights.)
 #pragma once
 
 #include "common/quant_tiles.h"

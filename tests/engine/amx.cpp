@@ -382,6 +382,13 @@ TEST_CASE("quantised models on tiles have the same bits packed or not, in chunks
     if (fixture == "mixed")
       CHECK(models::deviation(models::evaluate(rounded, expected.ids, 0), expected, expected.f64) <= 0.03);
     CHECK((models::evaluate(packed, expected.ids, 0) == whole));
+    // Bits were others before weights were cut: what snapshots name says so.
+    qi::KvCache cache(model);
+    qi::Session session(cache);
+    session.append(expected.ids);
+    session.eval();
+    session.save(out.file("session.kv"));
+    CHECK_THAT(out.read("session.kv").substr(0, 4096), contains("amx-cut/"));
     for (const std::size_t chunk : {1, 2, 3, 7, 20}) CHECK((models::evaluate(model, expected.ids, chunk) == whole));
   }
 }
@@ -421,8 +428,7 @@ class UpInLayout final : public model::TensorSource {
 
 }  // namespace
 
-TEST_CASE("gate and up in different layouts are refused, and bf16 in squares, as earlier versions packed it",
-          "[amx][packed]") {
+TEST_CASE("gate and up in different layouts are refused, and squares, as earlier versions packed", "[amx][packed]") {
   SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512");
   EmulatedRuntime runtime(1);
   for (const char* fixture : {"qwen3-odd-bf16", "qwen3moe-unnormed-bf16"}) {
@@ -446,6 +452,17 @@ TEST_CASE("gate and up in different layouts are refused, and bf16 in squares, as
     CHECK(refusal.code() == Code::unsupported);
     CHECK_THAT(std::string(refusal.message()), contains("as earlier versions did: pack the checkpoint again"));
   }
+  const ModelDir out;
+  REQUIRE_OK(qinfer_model_pack(runtime.native(), QINFER_TEST_FIXTURES "/quant/mixed/model.gguf", nullptr,
+                               out.file("packed").c_str(), &err));
+  const UpInLayout squares(out.file("packed"), kernels::WeightLayout::squares32);
+  const kernels::KernelSet& set = *kernels::find_kernel_set("amx", platform::cpu_features(system_with_tiles()));
+  auto quantised = model::plan_weights(squares.inner().spec(), squares, std::nullopt, "amx", set, {});
+  REQUIRE_FALSE(quantised.ok());
+  const Status refusal = quantised.take_status();
+  CHECK(refusal.code() == Code::unsupported);
+  CHECK_THAT(std::string(refusal.message()),
+             contains("in squares, as earlier versions did: pack the checkpoint again"));
 }
 
 TEST_CASE("formats that the AMX backend does not multiply are refused by name", "[amx]") {

@@ -37,8 +37,9 @@ inline CutScales scales_of(Encoding encoding, const blocks::Parts& parts, std::i
       return {first * static_cast<float>(parts.scales[sub]), second * static_cast<float>(parts.minima[sub])};
     case long_32: return {first * static_cast<float>(parts.scales[sub]), 0};
     case long_16: return {first * static_cast<float>(parts.scales[run]), 0};
-    default: return {first, 0};
+    case d: break;
   }
+  return {first, 0};
 }
 
 /// Value k of a block.
@@ -56,7 +57,13 @@ inline float cut_weight(Encoding encoding, const blocks::Parts& parts, std::int6
     case Encoding::q4_0: return cut_to_bf16(with_bits(scale, 11) * (integer - 8));
     case Encoding::q5_0: return cut_to_bf16(with_bits(scale, 12) * (integer - 16));
     case Encoding::q6_k: return cut_to_bf16(with_bits(scale, 13) * (integer - 32));
-    default: break;
+    case Encoding::q4_1:
+    case Encoding::q5_1:
+    case Encoding::q4_k:
+    case Encoding::q5_k:
+    case Encoding::f32:
+    case Encoding::f16:
+    case Encoding::bf16: break;
   }
   // With a minimum: where the bits of the integer are says how z is rounded.
   constexpr int kNibblePlaces[8] = {8, 16, 12, 8, 8, 12, 12, 16}, kBytePlaces[2] = {8, 16};
