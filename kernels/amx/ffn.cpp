@@ -33,7 +33,7 @@ std::int64_t ffn_units(const FfnArgs& args, std::int32_t phase) {
 }
 
 void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
-  const bool turned = takes_turned({&args.down}, args.n);
+  const bool turned = takes_turned({&args.down});
   if (phase == 0) return prepare({&args.gate, &args.up}, args.x, args.n, slice, turned_operands(args));
   if (phase == 2)
     return write_inner_of({&args.down}, slice,

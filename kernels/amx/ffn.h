@@ -49,7 +49,10 @@ inline void store_inner(const FfnArgs& args, const InnerTile& tile, std::int64_t
                         bool sums_are_rows, Line line, Row row) {
   const __mmask16 lanes = first_lanes(args.gate.rows - feature);
   if (tile.turned) {
-    for (std::int64_t t = 0; t < kPanelLanes; ++t) tile.store_row(t, _mm512_maskz_mov_ps(lanes, row(t)));
+    const std::int64_t tokens = smaller(args.n - first, kPanelLanes);
+    for (std::int64_t t = 0; t < tokens; ++t) tile.store_row(t, _mm512_maskz_mov_ps(lanes, row(t)));
+    for (std::int64_t t = tokens; t < kPanelLanes && args.n > kVectorTokens; ++t)
+      tile.store_row(t, _mm512_setzero_ps());
     return;
   }
   if (sums_are_rows) {

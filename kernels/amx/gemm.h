@@ -100,6 +100,11 @@ struct Panels {
     const std::uint32_t* all = turned != nullptr ? turned : data;
     return {{all + p * dwords, all + (p + 1) * dwords}};
   }
+  /// n rows from panel p on.
+  Panels part(std::int64_t p, std::int64_t rows) const {
+    const std::int64_t at = p * panel_dwords(cols);
+    return {turned != nullptr ? nullptr : data + at, rows, cols, turned != nullptr ? turned + at : nullptr};
+  }
   /// Of the pair that begins with panel p.
   int panels(std::int64_t p) const { return p + 1 < count() ? 2 : 1; }
 };

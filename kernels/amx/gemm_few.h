@@ -8,12 +8,40 @@
 namespace qinfer::kernels::amx {
 namespace {
 
-/// A worker's room for it: sums of kMostPairsAtOnce blocks, the ring of decoded rows, and turned panels or split
-/// tokens.
+/// A worker's room for it: sums of kMostPairsAtOnce blocks, the ring of decoded rows, kVectorTokens split tokens, and
+/// up to two turned panels.
 struct FewRoom {
   float* sums;
   std::byte* ring;
-  std::uint32_t* operands;
+  float* split;
+  std::uint32_t* turned;
+};
+
+/// Operands in the forms that multiplications take, each made once if panels do not have it yet.
+class Operands {
+ public:
+  Operands(const Panels& x, const FewRoom& room) : x_(x), room_(room), rows_(x.turned) {}
+
+  const std::uint32_t* turned() {
+    if (rows_ == nullptr) {
+      turn_panels(x_.data, x_.count(), x_.cols, room_.turned);
+      rows_ = room_.turned;
+    }
+    return rows_;
+  }
+  /// Of up to kVectorTokens tokens.
+  const float* split() {
+    if (!is_split_) split_tokens(turned(), steps(), x_.n, room_.split);
+    is_split_ = true;
+    return room_.split;
+  }
+  std::int64_t steps() const { return padded_k(x_.cols) / kStep; }
+
+ private:
+  const Panels& x_;
+  const FewRoom& room_;
+  const std::uint32_t* rows_;
+  bool is_split_ = false;
 };
 
 /// The row pairs that are still to be multiplied, each of which is asked for once: those that are multiplied now, and
@@ -52,20 +80,20 @@ class RowsToCome {
 /// The sums of some row pairs in pairs, with up to kVectorTokens tokens, in a block for each; all tiles of all pairs
 /// but of a single one have rows.
 template <int pairs, int row_tiles, int tokens, typename Rows>
-inline void multiply_vectors(const Rows& w, const Panels& x, float* sums) {
+inline void multiply_vectors(const Rows& w, Operands& x, float* sums) {
   const RowTile* tiles[pairs * row_tiles];
   float* out[pairs * row_tiles];
   for (int i = 0; i < pairs * row_tiles; ++i) {
     tiles[i] = &w[i / row_tiles].tiles[i % row_tiles];
     out[i] = sums + i / row_tiles * kSumFloats + i % row_tiles * 2 * kTileFloats;
   }
-  multiply_vectors<pairs * row_tiles, tokens>(tiles, padded_k(x.cols) / kStep, x.data, out);
+  multiply_vectors<pairs * row_tiles, tokens>(tiles, x.steps(), x.split(), out);
 }
 
 /// Multiplies the first row pairs, of which the first is in pairs, with up to kVectorTokens tokens, and returns how
 /// many.
 template <int tokens, typename Rows>
-inline int multiply_few_vectors(const Panels& x, float* sums, Rows& w) {
+inline int multiply_few_vectors(Operands& x, float* sums, Rows& w) {
   constexpr int kMost = kPairsAtOnce<tokens>;
   int whole = 0;  // of two tiles in pairs each
   while (whole < kMost && whole < w.available() && w[whole].in_pairs() && row_tiles_of(w[whole]) == 2) ++whole;
@@ -90,9 +118,9 @@ inline bool are_strips(const RowPair& w, const QuantPairs* quant) {
   return alike;
 }
 
-/// The same of row pairs the first of which has strips. `x`: what split_tokens() has made of the tokens.
+/// The same of row pairs the first of which has strips.
 template <int tokens, typename Rows>
-inline int multiply_few_quantised(const float* x, std::int64_t steps, float* sums, Rows& w) {
+inline int multiply_few_quantised(Operands& x, float* sums, Rows& w) {
   const QuantPairs* quant = w[0].tiles[0].quant;
   int count = 0;
   while (count < kPairsAtOnce<tokens> && count < w.available() && are_strips(w[count], quant)) ++count;
@@ -106,31 +134,21 @@ inline int multiply_few_quantised(const float* x, std::int64_t steps, float* sum
       strips.half[strips.count] = tile.first / kRegisterRows;
       out[strips.count++] = sums + j * kSumFloats + t * 2 * kTileFloats;
     }
-  quant->vectors[tokens - 1](strips, steps, x, out);
+  quant->vectors[tokens - 1](strips, x.steps(), x.split(), out);
   return count;
 }
 
-/// What a worker's room for operands has.
-enum class Prepared : std::uint8_t { nothing, split_tokens, turned_panels };
-
 /// Multiplies the first row pairs by AVX-512, and returns how many, which may be none.
 template <typename Rows>
-inline int multiply_in_vectors(const Panels& x, const FewRoom& room, Rows& w, Prepared& prepared) {
-  if (x.turned != nullptr || !w[0].gives_pairs() || x.n > (w[0].in_pairs() ? kVectorTokens : kQuantVectorTokens))
-    return 0;
+inline int multiply_in_vectors(std::int64_t n, Operands& x, float* sums, Rows& w) {
+  if (!w[0].gives_pairs() || n > (w[0].in_pairs() ? kVectorTokens : kQuantVectorTokens)) return 0;
   if (!w[0].in_pairs() && !are_strips(w[0], w[0].tiles[0].quant)) return 0;
-  auto* split = reinterpret_cast<float*>(room.operands);
-  const std::int64_t steps = padded_k(x.cols) / kStep;
-  if (!w[0].in_pairs() && prepared != Prepared::split_tokens) {
-    split_tokens(x.data, steps, x.n, split);
-    prepared = Prepared::split_tokens;
-  }
   int count = 0;
-  with_tokens(x.n, [&]<int tokens>() {
+  with_tokens(n, [&]<int tokens>() {
     if (w[0].in_pairs()) {
-      count = multiply_few_vectors<tokens>(x, room.sums, w);
+      count = multiply_few_vectors<tokens>(x, sums, w);
     } else if constexpr (tokens <= kQuantVectorTokens) {
-      count = multiply_few_quantised<tokens>(split, steps, room.sums, w);
+      count = multiply_few_quantised<tokens>(x, sums, w);
     }
   });
   return count;
@@ -138,14 +156,10 @@ inline int multiply_in_vectors(const Panels& x, const FewRoom& room, Rows& w, Pr
 
 /// Multiplies the first row pair on tiles, or the first two of them, and returns how many. Sums of pairs are turned.
 template <typename Rows>
-inline int multiply_on_tiles(const Panels& x, const FewRoom& room, Rows& w, Prepared& prepared) {
+inline int multiply_on_tiles(const Panels& x, Operands& operands, const FewRoom& room, Rows& w) {
   const bool turns = w[0].gives_pairs();
-  const std::int64_t steps = padded_k(x.cols) / kStep;
-  if (turns && x.turned == nullptr && prepared != Prepared::turned_panels) {
-    turn_panels(x.data, x.count(), x.cols, room.operands);
-    prepared = Prepared::turned_panels;
-  }
-  const std::uint32_t* panels_turned = x.turned != nullptr ? x.turned : room.operands;
+  const std::int64_t steps = operands.steps();
+  const std::uint32_t* panels_turned = turns ? operands.turned() : nullptr;
   const auto is_decoded = [](const RowPair& rows) {
     return rows.gives_pairs() && !rows.in_pairs() && row_tiles_of(rows) == 2;
   };
@@ -169,12 +183,12 @@ inline int multiply_on_tiles(const Panels& x, const FewRoom& room, Rows& w, Prep
 /// is computed) and hands every block to `sink`, in order. `room`: what a worker has for it.
 template <typename RowsAt, typename Sink>
 inline void multiply_few(const Panels& x, std::int64_t n_pairs, const FewRoom& room, RowsAt rows, Sink sink) {
-  Prepared prepared = Prepared::nothing;
+  Operands operands(x, room);
   // AVX-512 writes the sums of the tokens that there are; those after them are to be ordinary numbers.
   if (x.n <= kVectorTokens) __builtin_memset(room.sums, 0, sums_bytes(kMostPairsAtOnce));
   for (RowsToCome<RowsAt> w(n_pairs, rows); w.available() > 0;) {
-    int count = multiply_in_vectors(x, room, w, prepared);
-    if (count == 0) count = multiply_on_tiles(x, room, w, prepared);
+    int count = multiply_in_vectors(x.n, operands, room.sums, w);
+    if (count == 0) count = multiply_on_tiles(x, operands, room, w);
     for (int j = 0; j < count; ++j)
       sink(SumBlock{w.first() + j, 0, row_tiles_of(w[j]), x.panels(0), room.sums + j * kSumFloats, w[j].gives_pairs()});
     w.drop(count);

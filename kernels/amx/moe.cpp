@@ -37,12 +37,13 @@ void run_router(const MoeArgs& args, Slice slice) {
   const TileRegion region;
   const OwnSpace own(args.workspace, slice.worker);
   const std::int64_t units = all_router_units(args), cols = args.router.cols;
-  const Panels all = panels_of(args.x, args.n, cols, own);
+  const bool turned = takes_turned({&args.router}) && (!args.has_shared() || takes_turned({&args.shared_router}));
+  const Panels all = panels_of(args.x, args.n, cols, turned, own);
   for (std::int64_t unit = slice.begin, next = 0; unit < slice.end; unit = next) {
     const std::int64_t part = unit / units, panel = part * kRouterPanels, row = panel * kPanelLanes;
     next = smaller(slice.end, (part + 1) * units);
-    const Panels x{all.data + panel * panel_dwords(cols), smaller(args.n - row, kRouterPanels * kPanelLanes), cols};
-    router_outputs(args, x, row, {unit - part * units, next - part * units, slice.worker}, own);
+    router_outputs(args, all.part(panel, smaller(args.n - row, kRouterPanels * kPanelLanes)), row,
+                   {unit - part * units, next - part * units, slice.worker}, own);
   }
 }
 
@@ -92,7 +93,12 @@ std::int64_t gathered_panels(const MoeArgs& args) {
 /// Whether the rows of a slot, which has panels of its own, are turned.
 bool turns_slot(const MoeArgs& args, const ExpertSlot& slot) {
   const SlotLayers w = network_layers(args, slot);
-  return takes_turned({w.gate, w.up}, slot.count);
+  return takes_turned({w.gate, w.up});
+}
+bool turns_all(const MoeArgs& args, const Routes& routes) {
+  for (std::int64_t i = 0; i < routes.n_slots(); ++i)
+    if (!turns_slot(args, routes.slots[i])) return false;
+  return true;
 }
 
 /// Packs the rows of a slot from `first` on, zeros in lanes without a row.
@@ -137,14 +143,15 @@ void run_inner(const MoeArgs& args, Slice slice) {
   const OwnSpace own(args.workspace, slice.worker);
   const std::int64_t cols = args.router.cols;
   Panels batch;
+  const bool turned = turns_all(args, routes);
   for_inner_slots(
       args, routes, slice,
       [&](const ExpertSlot& slot, Range<std::int64_t> tiles, const ExpertSlot* next, Range<std::int64_t> next_tiles) {
         FfnArgs ffn = network_of(args, slot);
         if (!gathers(args)) ffn.n = args.n;
-        if (batch.data == nullptr) {
+        if (batch.n == 0) {
           prefetch_first(gate_and_up_rows(ffn, tiles.begin * kUnitRows), ffn.n);
-          batch = panels_of(args.x, args.n, cols, own);
+          batch = panels_of(args.x, args.n, cols, turned, own);
         }
         // The shared network has no panels of its own. Others that have all rows have them in the batch's order.
         const bool is_shared = args.has_shared() && &slot == routes.slots + routes.n_slots() - 1;
@@ -157,7 +164,7 @@ void run_inner(const MoeArgs& args, Slice slice) {
         }
         const RowPair later =
             next == nullptr ? RowPair() : gate_and_up_rows(network_of(args, *next), next_tiles.begin * kUnitRows);
-        gate_and_up(ffn, x, turns_inner(ffn, gathers(args)), {tiles.begin, tiles.end, slice.worker}, own, later);
+        gate_and_up(ffn, x, turns_inner(ffn), {tiles.begin, tiles.end, slice.worker}, own, later);
       });
 }
 
@@ -201,7 +208,7 @@ void add_slot(const MoeArgs& args, const Routes& routes, const ExpertSlot& slot,
   const RoutedRow* list = routes.rows + slot.first;
   const std::int64_t cols = ffn.gate.rows, skipped = gathers(args) ? rows.begin / kPanelLanes : 0;
   const std::uint32_t* inner = inner_panels(ffn) + skipped * panel_dwords(cols);
-  const bool turned = turns_inner(ffn, gathers(args));
+  const bool turned = turns_inner(ffn);
   const Panels x{turned ? nullptr : inner, gathers(args) ? rows.end - skipped * kPanelLanes : args.n, cols,
                  turned ? inner : nullptr};
   const auto weights = [&](std::int64_t i) {

@@ -37,8 +37,8 @@ inline FfnArgs network_of(const MoeArgs& args, const ExpertSlot& slot) {
   return ffn;
 }
 
-/// Whether the panels between the halves of a slot's network are turned, which it has for itself.
-inline bool turns_inner(const FfnArgs& ffn, bool gathers) { return gathers && takes_turned({&ffn.down}, ffn.n); }
+/// Whether the panels between the halves of a slot's network are turned.
+inline bool turns_inner(const FfnArgs& ffn) { return takes_turned({&ffn.down}); }
 
 /// Calls f(slot, tiles, next slot or null, its tiles) for the slots of which a slice of the first half has tiles.
 template <typename F>

@@ -17,9 +17,7 @@
 namespace qinfer::kernels::amx {
 namespace {
 
-inline constexpr std::int64_t kPairStepBytes = kRegisterRows * 64;  ///< 16 rows by 32 columns
-/// Tokens that AVX-512 multiplies: with more it would be held up by its multiply-adds.
-inline constexpr std::int64_t kVectorTokens = 3;
+static_assert(kPairStepBytes == kRegisterRows * 64);
 /// Row pairs that AVX-512 multiplies at once, by what there are registers for: each tile is a stream of memory of its
 /// own. (One token, in pages of 4 KiB on a Granite Rapids: 20 GB/s with one, 25 with two, 27 with four, 29 with eight.)
 template <int tokens>
@@ -92,9 +90,23 @@ struct PairStep {
   return {copy, later};
 }
 
-/// sums[tile][token] += a step of each tile times tokens, whose pairs are at x, 16 tokens a line.
+/// Floats of a step of one token as AVX-512 multiplies it: of the 32 columns the even ones, then the odd ones.
+inline constexpr std::int64_t kSplitFloats = 32;
+inline std::uint64_t split_bytes(std::int64_t tokens, std::int64_t cols) {
+  return static_cast<std::uint64_t>(tokens * padded_k(cols)) * sizeof(float);
+}
+/// The first tokens of a turned panel so: [step][token][even columns, odd ones][16].
+inline void split_tokens(const std::uint32_t* turned, std::int64_t steps, std::int64_t tokens, float* out) {
+  for (std::int64_t step = 0; step < steps; ++step, turned += kPairStepDwords)
+    for (std::int64_t t = 0; t < tokens; ++t, out += kSplitFloats) {
+      const avx512::Lanes32 columns = avx512::widen_pairs(_mm512_load_si512(turned + 16 * t));
+      _mm512_store_ps(out, columns.low), _mm512_store_ps(out + 16, columns.high);
+    }
+}
+
+/// sums[tile][token] += a step of each tile times the step of tokens at x.
 template <int tiles, int tokens>
-[[gnu::always_inline]] inline void add_vectors(const PairStep (&w)[tiles], const std::uint32_t* x,
+[[gnu::always_inline]] inline void add_vectors(const PairStep (&w)[tiles], const float* x,
                                                __m512 (&sums)[tiles][tokens]) {
   __m512 even[tiles][tokens], odd[tiles][tokens];
 #pragma GCC unroll 8
@@ -106,7 +118,7 @@ template <int tiles, int tokens>
     avx512::Lanes32 token[tokens];
 #pragma GCC unroll 4
     for (int t = 0; t < tokens; ++t)
-      token[t] = avx512::widen_pairs(_mm512_set1_epi32(static_cast<int>(x[pair * kPanelLanes + t])));
+      token[t] = {_mm512_set1_ps(x[t * kSplitFloats + pair]), _mm512_set1_ps(x[t * kSplitFloats + 16 + pair])};
 #pragma GCC unroll 8
     for (int i = 0; i < tiles; ++i) {
       w[i].prefetch(pair);
@@ -129,16 +141,16 @@ inline void turn_sums(float* tile) {
   turn_pairs(reinterpret_cast<std::byte*>(tile), reinterpret_cast<std::byte*>(tile));
 }
 
-/// Sums of tiles and up to kVectorTokens tokens of one panel, [token][16 features] of each tile.
+/// Sums of tiles and up to kVectorTokens tokens, which split_tokens() has made x of: [token][16 features] of each tile.
 template <int tiles, int tokens>
-[[gnu::noinline]] void multiply_vectors(const RowTile* const (&w)[tiles], std::int64_t n_steps, const std::uint32_t* x,
+[[gnu::noinline]] void multiply_vectors(const RowTile* const (&w)[tiles], std::int64_t n_steps, const float* x,
                                         float* const (&out)[tiles]) {
   const TileArithmetic arithmetic;
   alignas(64) std::byte copies[tiles][kPairStepBytes];
   __m512 sums[tiles][tokens];
   for (auto& tile : sums)
     for (__m512& sum : tile) sum = _mm512_setzero_ps();
-  for (std::int64_t s = 0; s < n_steps; ++s, x += kRegisterRows * kPanelLanes) {
+  for (std::int64_t s = 0; s < n_steps; ++s, x += tokens * kSplitFloats) {
     PairStep steps[tiles];
 #pragma GCC unroll 8
     for (int i = 0; i < tiles; ++i) steps[i] = step_at(*w[i], s, n_steps, kVectorStepsAhead<tiles>, copies[i]);

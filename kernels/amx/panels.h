@@ -20,6 +20,11 @@ using avx512::smaller;
 /// Tokens of a panel: the lanes of a register of sums. The same as kPanelRows of kernel_set.h.
 inline constexpr std::int64_t kPanelLanes = 16;
 static_assert(kPanelLanes == kPanelRows && kStep == kPanelFeatures);
+/// Bytes of a step of 16 rows or tokens by 32 columns of bf16, and its dwords.
+inline constexpr std::int64_t kPairStepBytes = 16 * 64, kPairStepDwords = kPairStepBytes / 4;
+/// Tokens that AVX-512 multiplies, at most, where weights are in pairs: with more it would be held up by its
+/// multiply-adds.
+inline constexpr std::int64_t kVectorTokens = 3;
 /// Batches of at most this many rows are row-major: padding them to 16 would at least double the bytes that go from
 /// core to core, since threads read what other threads have written.
 inline constexpr std::int64_t kMaxRowMajor = 8;
@@ -67,6 +72,18 @@ inline void pack_panel(std::int64_t tokens, std::int64_t cols, RowAt row, std::u
     avx512::transpose16(block);
     for (std::int64_t i = 0; i < 16; ++i) _mm512_store_si512(panel + (k / 2 + i) * kPanelLanes, block[i]);
   }
+}
+
+/// The same as rows, [k / 32][16 tokens][32]: what a tile multiplication has as its first operand. Rows after the last
+/// token are zero, or if there are so few tokens that AVX-512 takes them, not written.
+template <typename RowAt>
+inline void pack_rows(std::int64_t tokens, std::int64_t cols, RowAt row, std::uint32_t* out) {
+  const std::int64_t written = tokens > kVectorTokens ? kPanelLanes : tokens;
+  for (std::int64_t k = 0; k < cols; k += kStep, out += kPairStepDwords)
+    for (std::int64_t m = 0; m < written; ++m) {
+      const avx512::Lanes32 values = m < tokens ? load_columns(row(m) + k, cols - k) : avx512::Lanes32{};
+      _mm512_store_si512(out + m * 16, to_bf16_pairs(values.low, values.high));
+    }
 }
 
 /// The line of one feature in the panel of f32 that holds rows 16 * panel and up.

@@ -17,8 +17,8 @@ inline constexpr std::int64_t kUnitRows = 2 * kRegisterRows;
 inline std::int64_t units_of(std::int64_t rows) { return kernels::units_of(rows, kUnitRows); }
 
 /// A worker's own workspace: with few tokens blocks of sums, the ring of decoded rows, a panel of what is row-major,
-/// and after it turned panels; with many what it stages. `whole`: row pairs that go together. `cols`: of the widest
-/// operand.
+/// split tokens, and turned panels; with many what it stages. `whole`: row pairs that go together. `cols`: of the
+/// widest operand.
 struct OwnSpace {
   std::byte* memory;
 
@@ -27,13 +27,14 @@ struct OwnSpace {
     return reinterpret_cast<std::uint32_t*>(memory + sums_bytes(kMostPairsAtOnce) + kRingBytes);
   }
   FewRoom few(std::int64_t cols) const {
-    std::byte* ring = memory + sums_bytes(kMostPairsAtOnce);
-    return {reinterpret_cast<float*>(memory), ring,
-            reinterpret_cast<std::uint32_t*>(ring + kRingBytes + panels_bytes(1, cols))};
+    std::byte *ring = memory + sums_bytes(kMostPairsAtOnce), *split = ring + kRingBytes + panels_bytes(1, cols);
+    return {reinterpret_cast<float*>(memory), ring, reinterpret_cast<float*>(split),
+            reinterpret_cast<std::uint32_t*>(split + split_bytes(kVectorTokens, cols))};
   }
 
   static std::uint64_t bytes(std::uint32_t batch, std::int64_t whole, std::int64_t cols) {
     const std::uint64_t few = sums_bytes(kMostPairsAtOnce) + kRingBytes + panels_bytes(1, cols) +
+                              split_bytes(kVectorTokens, cols) +
                               panels_bytes(smaller(std::int64_t{batch}, 2 * kPanelLanes), cols);
     return panel_count(batch) <= 2 ? few : larger(few, Staging::bytes(panel_count(batch), whole));
   }
@@ -51,12 +52,22 @@ inline void multiply(const Panels& x, std::int64_t n_pairs, std::int64_t whole, 
               : multiply_many(x, n_pairs, whole, Staging(own.memory), rows, sink);
 }
 
-/// Operands as panels: as they are, or few rows packed by the worker.
-inline Panels panels_of(const Activations& x, std::int64_t n, std::int64_t cols, const OwnSpace& own) {
-  if (!x.is_row_major()) return {x.pairs(), n, cols};
-  pack_panel(
-      n, cols, [&](std::int64_t m) { return x.row(m); }, own.panel());
-  return {own.panel(), n, cols};
+/// Operands as panels: as they are, or few rows packed by the worker; up to two panels turned, if the weights take
+/// them so.
+inline Panels panels_of(const Activations& x, std::int64_t n, std::int64_t cols, bool turned, const OwnSpace& own) {
+  const auto row = [&](std::int64_t m) { return x.row(m); };
+  if (x.is_row_major() && turned) {
+    pack_rows(n, cols, row, own.panel());
+    return {nullptr, n, cols, own.panel()};
+  }
+  if (x.is_row_major()) {
+    pack_panel(n, cols, row, own.panel());
+    return {own.panel(), n, cols};
+  }
+  if (!turned || panel_count(n) > 2) return {x.pairs(), n, cols};
+  std::uint32_t* out = own.few(cols).turned;
+  turn_panels(x.pairs(), panel_count(n), cols, out);
+  return {nullptr, n, cols, out};
 }
 
 /// write_inner() of the values that tiles multiply: row-major ones are rounded to bf16 as pack_panel() rounds them,
@@ -68,17 +79,17 @@ inline void write_rounded_inner(std::initializer_list<const Linear*> layers, con
   });
 }
 
-// ---- turned panels, which a phase of their own makes for all workers ----
+// ---- turned panels: up to two each worker makes for itself, more a phase of their own makes for all ----
 
-/// Whether n rows are multiplied with these matrices as turned panels.
-inline bool takes_turned(std::initializer_list<const Linear*> layers, std::int64_t n) {
-  bool turned = panel_count(n) > 2;
+/// Whether these matrices are multiplied with turned panels.
+inline bool takes_turned(std::initializer_list<const Linear*> layers) {
+  bool turned = true;
   for (const Linear* w : layers) turned = turned && (w->data == nullptr || w->format.layout != WeightLayout::row_major);
   return turned;
 }
-/// Panels to turn, each a unit.
+/// Panels of n rows to turn for all workers, each a unit.
 inline std::int64_t turn_units(std::initializer_list<const Linear*> layers, std::int64_t n) {
-  return takes_turned(layers, n) ? panel_count(n) : 0;
+  return panel_count(n) > 2 && takes_turned(layers) ? panel_count(n) : 0;
 }
 inline std::uint64_t turned_bytes(std::uint32_t batch, std::int64_t cols) {
   return panel_count(batch) > 2 ? panels_bytes(batch, cols) : 0;
@@ -101,8 +112,8 @@ inline void prepare(std::initializer_list<const Linear*> layers, const Activatio
 inline Panels prepared(std::initializer_list<const Linear*> layers, const Activations& x, std::int64_t n,
                        const std::uint32_t* turned, const OwnSpace& own) {
   const std::int64_t cols = (*layers.begin())->cols;
-  if (takes_turned(layers, n)) return {nullptr, n, cols, turned};
-  return panels_of(x, n, cols, own);
+  if (turn_units(layers, n) > 0) return {nullptr, n, cols, turned};
+  return panels_of(x, n, cols, takes_turned(layers), own);
 }
 
 /// Multiplies with the rows of a slice of units; every block goes to sink(block, its first output).

@@ -85,16 +85,6 @@ inline void with_row_tiles(const RowPair& w, F f) {
   }
 }
 
-/// The first tokens of a panel as QuantPairs::vectors takes them.
-inline void split_tokens(const std::uint32_t* panel, std::int64_t steps, std::int64_t tokens, float* out) {
-  const __m512i lines = _mm512_setr_epi32(0, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240);
-  for (std::int64_t step = 0; step < steps; ++step, panel += kPairStepBytes / 4)
-    for (std::int64_t t = 0; t < tokens; ++t, out += 32) {
-      const avx512::Lanes32 columns = avx512::widen_pairs(_mm512_i32gather_epi32(lines, panel + t, 4));
-      _mm512_storeu_ps(out, columns.low), _mm512_storeu_ps(out + 16, columns.high);
-    }
-}
-
 /// add_columns() of rows some of which are quantised or in pairs, and others as in the file.
 template <int row_tiles, int panels>
 inline void add_mixed(const RowPair& w, std::int64_t cols, const PanelPair& x, std::byte* ring) {
@@ -108,8 +98,6 @@ inline void add_mixed(const RowPair& w, std::int64_t cols, const PanelPair& x, s
         });
   });
 }
-
-inline constexpr std::int64_t kPairStepDwords = kPairStepBytes / 4;
 
 /// multiply_turned() of rows some of which are quantised.
 template <int row_tiles, int panels>
