@@ -184,8 +184,6 @@ inline int multiply_on_tiles(const Panels& x, Operands& operands, const FewRoom&
 template <typename RowsAt, typename Sink>
 inline void multiply_few(const Panels& x, std::int64_t n_pairs, const FewRoom& room, RowsAt rows, Sink sink) {
   Operands operands(x, room);
-  // AVX-512 writes the sums of the tokens that there are; those after them are to be ordinary numbers.
-  if (x.n <= kVectorTokens) __builtin_memset(room.sums, 0, sums_bytes(kMostPairsAtOnce));
   for (RowsToCome<RowsAt> w(n_pairs, rows); w.available() > 0;) {
     int count = multiply_in_vectors(x.n, operands, room.sums, w);
     if (count == 0) count = multiply_on_tiles(x, operands, room, w);

@@ -75,6 +75,22 @@ void copy_values(const SumBlock& sums_of, std::int64_t feature, const Head& head
       }
 }
 
+/// Whether the heads of a batch are finished as rows, and not in panels: few rows, none of which waits.
+bool has_head_rows(const QkvArgs& args) { return args.q.is_row_major() && !args.norm_whole; }
+
+/// The same of such heads: row t of n at values + t * padded_k(width).
+void copy_rows(const SumBlock& sums_of, std::int64_t n, std::int64_t feature, const Head& head, std::int64_t width,
+               const HeadSpace& space) {
+  const SumBlock block = turned_or_not(sums_of, true);
+  for (int tile = 0; tile < block.row_tiles; ++tile)
+    for (std::int64_t t = 0; t < n; ++t) {
+      const std::int64_t i = feature + tile * kRegisterRows;
+      const __m512 sums = _mm512_load_ps(block.tile(tile, 0) + t * kRegisterRows);
+      _mm512_store_ps(space.values + t * padded_k(width) + i,
+                      finished_row(*head.of.w, t, head.index * width + i, width - i, sums));
+    }
+}
+
 /// Units of all tokens: projected, and finished 32 tokens of a head at a time.
 void project_heads(const QkvArgs& args, const Panels& x, Slice slice, const HeadSpace& space) {
   const std::int64_t width = args.kv.head_dim, pairs = pairs_of_head(width);
@@ -86,6 +102,13 @@ void project_heads(const QkvArgs& args, const Panels& x, Slice slice, const Head
   };
   multiply(x, (slice.end - slice.begin) * pairs, pairs, space.own, rows, [&](const SumBlock& block) {
     const Head head = head_at(args, slice.begin + block.pair / pairs);
+    if (has_head_rows(args)) {
+      copy_rows(block, args.n, block.pair % pairs * kUnitRows, head, width, space);
+      if ((block.pair + 1) % pairs == 0)
+        avx512::finish_heads(
+            args, {head.of.kind, static_cast<std::uint32_t>(head.index), 1, 0, args.n, space.values, padded_k(width)});
+      return;
+    }
     copy_values(block, block.pair % pairs * kUnitRows, head, width, space);
     if ((block.pair + 1) % pairs != 0) return;
     for (int j = 0; j < block.panels; ++j) {
@@ -142,7 +165,7 @@ void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
   const HeadSpace space(args.workspace, slice.worker, width);
   const Head first = head_at(args, slice.begin);
   prefetch_first(rows_of(*first.of.w, first.index * width, (first.index + 1) * width), args.n);
-  if (shared_rope_panels(args.n) == 0)
+  if (shared_rope_panels(args.n) == 0 && !has_head_rows(args))
     for (std::int64_t panel = 0; panel < panel_count(args.n); ++panel)
       transpose_rope(args, panel, space.rope + panel * space.rope_panel);
   // Lines that no tile of sums has stay zero.

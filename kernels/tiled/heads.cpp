@@ -85,6 +85,13 @@ struct RunHead {
   std::byte* value_tile() const { return key_tile() + args.kv.tile_bytes(); }
   /// Whether the cache has pairs of bf16.
   bool writes_pairs() const { return kHasPairs && args.kv.order == KvOrder::key_pairs; }
+  /// Stores the run's rows as lanes, or as rows.
+  void store_as(bool lanes, std::byte* tile) const {
+    with_dtype(args.kv.type, [&]<DType type>() {
+      if (lanes) return store_lanes<type>(values, ld, run.count, lane(), width(), tile);
+      store_rows<type>(values, ld, run.count, lane(), width(), args.kv.head_dim_padded, tile);
+    });
+  }
 
   /// Calls f(row of the run, its values).
   template <typename F>
@@ -124,20 +131,18 @@ struct RunHead {
       }
     });
   }
-  /// Keys become lanes (KvOrder::key_lanes), or pairs.
+  /// Keys become lanes (KvOrder::key_lanes), rows, or pairs.
   void write_key() const {
     if constexpr (kHasPairs)
       if (writes_pairs()) return write_key_pairs(values, ld, run.count, lane(), width(), key_tile());
-    with_dtype(args.kv.type,
-               [&]<DType type>() { store_lanes<type>(values, ld, run.count, lane(), width(), key_tile()); });
+    store_as(args.kv.order != KvOrder::key_rows, key_tile());
   }
-  /// Values become rows, or pairs.
+  /// Values become rows, lanes where keys are rows, or pairs.
   void write_value() const {
     const std::int64_t padded = args.kv.head_dim_padded;
     if constexpr (kHasPairs)
       if (writes_pairs()) return write_value_pairs(values, ld, run.count, lane(), width(), padded, value_tile());
-    with_dtype(args.kv.type,
-               [&]<DType type>() { store_rows<type>(values, ld, run.count, lane(), width(), padded, value_tile()); });
+    store_as(args.kv.order == KvOrder::key_rows, value_tile());
   }
 };
 
