@@ -10,7 +10,7 @@ float inner_at(const FfnArgs& args, bool turned, std::int64_t m, std::int64_t k)
   const Activations panels{inner_panels(args), ActivationLayout::bf16_panels, args.gate.rows};
   if (!turned) return operand_at(panels, m, k);
   const std::uint32_t* panel = inner_panels(args) + m / kPanelLanes * panel_dwords(args.gate.rows);
-  const std::uint32_t pair = panel[k / kStep * (kPairStepBytes / 4) + m % kPanelLanes * 16 + k % kStep / 2];
+  const std::uint32_t pair = panel[k / kStep * kPairStepDwords + m % kPanelLanes * 16 + k % kStep / 2];
   return std::bit_cast<float>(k % 2 == 0 ? pair << 16 : pair & 0xffff0000u);
 }
 

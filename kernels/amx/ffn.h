@@ -42,8 +42,8 @@ struct InnerTile {
 };
 
 /// 16 features from `feature` on of a panel, the first of whose rows is `first`, into their tile, zeros where there is
-/// no such feature (its sums are not zero for an infinite input). line(i): of all tokens, row(t): of token t, one of
-/// which can be had, since the sums are either.
+/// no such feature (its sums are not zero for an infinite input). Rows after the last token are as those of
+/// pack_rows(). line(i): of all tokens, row(t): of token t, one of which can be had, since the sums are either.
 template <typename Line, typename Row>
 inline void store_inner(const FfnArgs& args, const InnerTile& tile, std::int64_t first, std::int64_t feature,
                         bool sums_are_rows, Line line, Row row) {

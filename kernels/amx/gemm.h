@@ -59,6 +59,7 @@ inline RowPair followed_by(RowPair rows, const RowPair& next) {
 inline int row_tiles_of(const RowPair& pair) { return pair.tiles[1].count > 0 ? 2 : 1; }
 
 /// Sums of one row pair and panel pair: [row tile][panel][16 features][16 tokens]; if turned, [16 tokens][16 features].
+/// Those of tokens after the last one can be anything.
 struct SumBlock {
   std::int64_t pair, first_panel;
   int row_tiles, panels;

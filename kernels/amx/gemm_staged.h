@@ -23,7 +23,6 @@ namespace {
 
 /// Columns of a block. (On Emerald Rapids 256, 384, 768 and 1024 were slower by 4 to 10 points of the peak.)
 inline constexpr std::int64_t kBlockCols = 512;
-inline constexpr std::int64_t kStepDwords = kStep / 2 * kPanelLanes;  ///< of a panel for one step
 inline constexpr std::int64_t kBlockBytes = kBlockCols / kStep * kStepBytes;
 /// Row pairs of a group: as many at most, but whole heads, and at least one.
 inline constexpr std::int64_t kGroupPairs = 16;
@@ -233,7 +232,7 @@ inline void pass(const BlockTiles& w, std::int64_t steps, const PanelPair& x, co
   from == nullptr ? zero_sums<row_tiles, panels>() : load_sums<row_tiles, panels>(from);
   const std::uint32_t *x0 = x.at[0], *x1 = x.at[1];
   const std::byte *w0 = w.at[0], *w1 = w.at[1];
-  for (std::int64_t s = 0; s < steps; ++s, w0 += w.step, w1 += w.step, x0 += kStepDwords, x1 += kStepDwords) {
+  for (std::int64_t s = 0; s < steps; ++s, w0 += w.step, w1 += w.step, x0 += kPairStepDwords, x1 += kPairStepDwords) {
     aside.step(s);
     if constexpr (turned) {
       multiply_turned_step<row_tiles, panels, true>([&](int tile) { return tile == 0 ? w0 : w1; }, x0, x1);

@@ -90,7 +90,7 @@ std::int64_t gathered_panels(const MoeArgs& args) {
   return last.first_panel + (args.has_shared() ? 0 : panel_count(last.count));
 }
 
-/// Whether the rows of a slot, which has panels of its own, are turned.
+/// Whether the rows of a slot are turned, in panels of its own or in those of the batch; and those of all slots.
 bool turns_slot(const MoeArgs& args, const ExpertSlot& slot) {
   const SlotLayers w = network_layers(args, slot);
   return takes_turned({w.gate, w.up});
@@ -143,7 +143,7 @@ void run_inner(const MoeArgs& args, Slice slice) {
   const OwnSpace own(args.workspace, slice.worker);
   const std::int64_t cols = args.router.cols;
   Panels batch;
-  const bool turned = turns_all(args, routes);
+  const bool turned = (!gathers(args) || args.has_shared()) && turns_all(args, routes);
   for_inner_slots(
       args, routes, slice,
       [&](const ExpertSlot& slot, Range<std::int64_t> tiles, const ExpertSlot* next, Range<std::int64_t> next_tiles) {

@@ -164,7 +164,7 @@ template <int tiles, int tokens>
 /// weights come out of memory.
 template <int row_tiles, int panels>
 inline void multiply_turned(const RowPair& w, std::int64_t n_steps, const std::uint32_t* x, bool fetch, float* out) {
-  const std::uint32_t* x1 = x + n_steps * kPairStepBytes / 4;
+  const std::uint32_t* x1 = x + n_steps * kPairStepDwords;
   alignas(64) std::byte copies[row_tiles][kPairStepBytes];
   const auto step = [&](std::int64_t s, int i) {
     const PairStep one = step_at(w.tiles[i], s, n_steps, kTileStepsAhead, copies[i]);
@@ -174,7 +174,7 @@ inline void multiply_turned(const RowPair& w, std::int64_t n_steps, const std::u
     return one.at;
   };
   zero_sums<row_tiles, panels>();
-  for (std::int64_t s = 0; s < n_steps; ++s, x += kPairStepBytes / 4, x1 += kPairStepBytes / 4)
+  for (std::int64_t s = 0; s < n_steps; ++s, x += kPairStepDwords, x1 += kPairStepDwords)
     multiply_turned_step<row_tiles, panels>([&](int tile) { return step(s, tile); }, x, x1);
   store_sums<row_tiles, panels>(out);
 }

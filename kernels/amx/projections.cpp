@@ -78,7 +78,7 @@ void copy_values(const SumBlock& sums_of, std::int64_t feature, const Head& head
 /// Whether the heads of a batch are finished as rows, and not in panels: few rows, none of which waits.
 bool has_head_rows(const QkvArgs& args) { return args.q.is_row_major() && !args.norm_whole; }
 
-/// The same of such heads: row t of n at values + t * padded_k(width).
+/// copy_values() of such heads: row t of n at values + t * padded_k(width).
 void copy_rows(const SumBlock& sums_of, std::int64_t n, std::int64_t feature, const Head& head, std::int64_t width,
                const HeadSpace& space) {
   const SumBlock block = turned_or_not(sums_of, true);
@@ -169,7 +169,7 @@ void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
     for (std::int64_t panel = 0; panel < panel_count(args.n); ++panel)
       transpose_rope(args, panel, space.rope + panel * space.rope_panel);
   // Lines that no tile of sums has stay zero.
-  for (std::int64_t i = 0; i < 2 * space.head_floats; i += kPanelLanes)
+  for (std::int64_t i = 0; i < 2 * space.head_floats && !has_head_rows(args); i += kPanelLanes)
     _mm512_store_ps(space.values + i, _mm512_setzero_ps());
   project_heads(args, prepared({&args.wq, &args.wk, &args.wv}, args.x, args.n, turned_operands(args), space.own), slice,
                 space);

@@ -70,7 +70,7 @@ inline Panels panels_of(const Activations& x, std::int64_t n, std::int64_t cols,
   return {nullptr, n, cols, out};
 }
 
-/// write_inner() of the values that tiles multiply: row-major ones are rounded to bf16 as pack_panel() rounds them,
+/// write_inner() of the values that tiles multiply: row-major ones are rounded to bf16 as pack_rows() rounds them,
 /// where numbers smaller than 2^-126 become zero, so that a row gives the same in batches of any size.
 inline void write_rounded_inner(std::initializer_list<const Linear*> layers, const Activations& x, Slice slice) {
   write_inner_of(layers, slice, [&](std::int64_t m, std::int64_t k) {
@@ -138,8 +138,8 @@ inline void project_residual(const Panels& x, const Linear& w, bool accumulate, 
 
 inline std::int64_t pairs_of_head(std::int64_t head_dim) { return units_of(head_dim); }
 
-/// A worker's own workspace: the values of one head for two panels, their rope tables where they are not shared, then
-/// that of any projection.
+/// A worker's own workspace: the values of one head for two panels or few rows, their rope tables where they are not
+/// shared, then that of any projection.
 struct HeadSpace {
   float *values, *rope;
   std::int64_t head_floats, rope_panel;  ///< of one panel
