@@ -480,8 +480,9 @@ struct Numerics {
 /// Which models a set of kernel_sets(), one row of which says what chooses a set and what it promises, is chosen for
 /// where the host names none.
 enum class ChosenFor : std::uint8_t {
-  held_plain,    ///< those all of whose matrices are plain and which the set keeps with the file's values
-  held_exactly,  ///< quantised ones, too
+  held_plain,  ///< those all of whose matrices are plain, or in the encoding KernelSetRow::held_besides, and which the
+               ///< set keeps with the file's values
+  held_exactly,  ///< those with any quantised ones, too
   quantised,     ///< those with quantised matrices
   all
 };
@@ -492,6 +493,7 @@ struct KernelSetRow {
   const KernelSet& (*get)();
   bool exact;  ///< it can hold every file's values, and computes in f32
   ChosenFor chosen_for = ChosenFor::all;
+  std::optional<Encoding> held_besides = std::nullopt;
   /// Where it is chosen and not named, weights are packed while loading (QINFER_LOAD_PACK), which it needs to be as
   /// fast as the sets after it at any number of rows.
   bool packs_unnamed = false;

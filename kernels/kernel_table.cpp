@@ -51,6 +51,7 @@ constexpr KernelSetRow kSets[] = {
      .get = amx::kernel_set,
      .exact = false,
      .chosen_for = ChosenFor::held_plain,
+     .held_besides = Encoding::q8_0,  // making bf16 of fewer bits takes longer than reading them
      .packs_unnamed = true,
      .numerics = {.multiplier = bf16_tiles},
      .weight_types = "bf16"},

@@ -211,8 +211,9 @@ QINFER_STATUS qinfer_cpu_features(char *text, size_t capacity, size_t *out_n, qi
  *  HELD_EXACTLY  Preferred over the DEFAULT for models that it stores losslessly, and for encoders also where it rounds
  *                plain weights, if it is usable and comes before the DEFAULT. qinfer_model_info.kernel_set says which
  *                of them a model runs on.
- *  HELD_PLAIN    The same for such of these models as have no quantised matrix, which are packed for it while they are
- *                loaded, as with QINFER_LOAD_PACK. As cpu_target it uses a bf16 checkpoint where the file is mapped.
+ *  HELD_PLAIN    The same for such of these models as have no quantised matrix, or none but in Q8_0, which are packed
+ *                for it while they are loaded, as with QINFER_LOAD_PACK. As cpu_target it uses a bf16 checkpoint where
+ *                the file is mapped.
  *  QUANTISED     Preferred over the DEFAULT, under the same conditions, for models with quantised matrices.
  *  INVARIANT     A token's logits do not depend on how many tokens are evaluated with it: so in all sets. */
 enum {
@@ -285,8 +286,9 @@ typedef struct qinfer_runtime_options {
     uint32_t                n_cpu_ids;
     uint32_t                flags;      /* QINFER_RUNTIME_* */
     const char             *cpu_target; /* kernel set: a name of qinfer_kernel_set_get_info; NULL = best for CPU and
-                                           model. On a CPU with AMX the best one for a bf16 model is "amx", and where
-                                           it has AVX512-FP16 "amx_int16" for one with quantised weights. Loading
+                                           model. On a CPU with AMX the best one is "amx" where all matrices are in
+                                           bf16 or Q8_0, and for other models with quantised ones "amx_int16", if the
+                                           CPU has AVX512-FP16. Loading
                                            such a model, or one that was packed for a set with tiles, and a runtime
                                            on one of them, has the system permit this process to use tiles, for as
                                            long as it lives, also after all handles are freed: from then on

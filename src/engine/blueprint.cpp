@@ -84,8 +84,11 @@ bool is_chosen(const kernels::KernelSetRow& row, const source::ModelSource& sour
   // What was packed for a set runs on it.
   if (!source.packed_for().empty()) return source.packed_for() == row.name;
   const bool quantised = row.chosen_for == kernels::ChosenFor::held_exactly;
+  const auto accepts = [&](Encoding encoding) {
+    return quantised || is_plain(encoding) || encoding == row.held_besides;
+  };
   return (quantised || row.chosen_for == kernels::ChosenFor::held_plain) &&
-         model::holds_well(source.spec(), source, assumed_encoding(source), row.get(), weights, quantised);
+         model::holds_well(source.spec(), source, assumed_encoding(source), row.get(), weights, accepts);
 }
 
 }  // namespace

@@ -137,9 +137,11 @@ Result<WeightsPlan> plan_weights(const ModelSpec& spec, const TensorSource& sour
 
 /// Whether the kernel set would keep every matrix with the values that the source has, which is not packed: in the
 /// encoding that it has there, or as f32. An encoder, which gives vectors and scores of texts, may have its plain
-/// matrices rounded to what the set multiplies with. False where a matrix is missing, or quantised and not `quantised`.
+/// matrices rounded to what the set multiplies with. False where a matrix is missing, or in an encoding that is not
+/// accepted.
 bool holds_well(const ModelSpec& spec, const TensorSource& source, std::optional<Encoding> assumed,
-                const kernels::KernelSet& kernels, const WeightsOptions& options, bool quantised);
+                const kernels::KernelSet& kernels, const WeightsOptions& options,
+                const std::function<bool(Encoding)>& accepts);
 
 /// Whether the kernel set would multiply any matrix as quantised as the source has it.
 bool multiplies_quantised(const ModelSpec& spec, const TensorSource& source, std::optional<Encoding> assumed,

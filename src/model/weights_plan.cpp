@@ -260,7 +260,8 @@ Result<WeightsPlan> plan_weights(const ModelSpec& spec, const TensorSource& sour
 }
 
 bool holds_well(const ModelSpec& spec, const TensorSource& source, std::optional<Encoding> assumed,
-                const kernels::KernelSet& kernels, const WeightsOptions& options, bool quantised) {
+                const kernels::KernelSet& kernels, const WeightsOptions& options,
+                const std::function<bool(Encoding)>& accepts) {
   const Encoding* wanted = options.weight_format ? &*options.weight_format : nullptr;
   for (const TensorNeed& need : tensors_of(spec)) {
     if (need.is_vector) continue;
@@ -270,7 +271,7 @@ bool holds_well(const ModelSpec& spec, const TensorSource& source, std::optional
       if (!tensor.ok()) return false;
       stored = tensor.value().encoding;
     }
-    if (!quantised && !is_plain(stored)) return false;
+    if (!accepts(stored)) return false;
     const bool may_round = !spec.causal && is_plain(stored);
     const auto held = [&](WeightRole role) {
       WeightFormat format;

@@ -8,6 +8,7 @@
 #include "source/model_source.h"
 #include "support/amx_runtime.h"
 #include "support/c_api.h"
+#include "support/gguf_writer.h"
 #include "support/model_fixtures.h"
 #include "support/targets.h"
 
@@ -151,6 +152,8 @@ TEST_CASE("a model in bf16 runs on tiles unnamed, packed for them, unless the sy
   const std::string of_quantised = takes_quantised ? "amx_int16" : "avx512_bf16";
   const std::string of_any = kernels::find_kernel_set("", features)->name;
   const ModelDir place;
+  place.write("q8_0.gguf", tiny_gguf({.type = 8}).bytes());  // all of its matrices
+  const std::string kBytes = place.file("q8_0.gguf");
   const auto plan = [&](const engine::RuntimeOptions& of, const engine::LoadOptions& load) {
     const auto source = source::ModelSource::open(folder, {});
     REQUIRE(source.ok());
@@ -176,6 +179,7 @@ TEST_CASE("a model in bf16 runs on tiles unnamed, packed for them, unless the sy
     CHECK(asked == 1);
     CHECK(std::string(qi::Model::load(runtime, kQuantised).info().kernel_set) == of_quantised);
     CHECK(asked == (takes_quantised ? 2 : 1));
+    CHECK(std::string(qi::Model::load(runtime, kBytes).info().kernel_set) == "amx");
     CHECK(logged.empty());
     REQUIRE_OK(qinfer_model_pack(runtime.native(), kQuantised.c_str(), nullptr, place.file("packed").c_str(), &err));
     CHECK(qi::Model::load(runtime, place.file("packed")).info().kernel_set == of_quantised);
@@ -186,6 +190,7 @@ TEST_CASE("a model in bf16 runs on tiles unnamed, packed for them, unless the sy
     const std::string set = qi::Model::load(runtime, folder).info().kernel_set;
     CHECK(set != "amx");
     CHECK_THAT(logged, contains("kernel set " + set + ", without tiles: the system refused the use of AMX tiles"));
+    CHECK(qi::Model::load(runtime, kBytes).info().kernel_set == (takes_quantised ? of_any : of_quantised));
     // What was packed where tiles were permitted has the same form without.
     for (const std::string& path : {kQuantised, place.file("packed")})
       if (takes_quantised) CHECK(qi::Model::load(runtime, path).info().kernel_set == of_any);
