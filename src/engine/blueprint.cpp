@@ -91,6 +91,13 @@ bool is_chosen(const kernels::KernelSetRow& row, const source::ModelSource& sour
          model::holds_well(source.spec(), source, assumed_encoding(source), row.get(), weights, accepts);
 }
 
+/// Whether the set for any model takes a packed model's weights in the forms that they have.
+bool takes_packed(const kernels::KernelSet& any_model, const source::ModelSource& source,
+                  const model::WeightsOptions& weights) {
+  return model::plan_weights(source.spec(), source, assumed_encoding(source), source.packed_for(), any_model, weights)
+      .ok();
+}
+
 }  // namespace
 
 Result<KernelsForModel> kernels_for(const source::ModelSource& source, const KernelChoice& choice, bool exact,
@@ -100,16 +107,15 @@ Result<KernelsForModel> kernels_for(const source::ModelSource& source, const Ker
     if (!is_chosen(*row, source, weights)) continue;
     const Status permitted = asks && kernels::needs_tiles(*row) ? choice.ask_for_tiles() : Status();
     if (permitted.ok()) return KernelsForModel{&row->get(), row->packs_unnamed && source.packed_for().empty()};
-    // A file packed for a set that is chosen for quantised weights has the form of the set for any model, which runs it
-    // without tiles.
-    if (!source.packed_for().empty() && row->chosen_for != kernels::ChosenFor::quantised)
+    // Quantised weights have the same form for both sets; the one for any model runs them without tiles.
+    if (!source.packed_for().empty() && !takes_packed(*choice.any_model, source, weights))
       return error_at(Code::unsupported, permitted.detail(), "this model was packed for kernel set {}: {}", row->name,
                       permitted.message());
     refusal = permitted.message();
   }
   const kernels::KernelSetRow* packed_for = row_named(source.packed_for());
-  if (packed_for != nullptr && packed_for->chosen_for != kernels::ChosenFor::quantised &&
-      kernels::needs_tiles(*packed_for) && !choice.no_tiles.empty() && packed_for->name != choice.any_model->name)
+  if (packed_for != nullptr && kernels::needs_tiles(*packed_for) && !choice.no_tiles.empty() &&
+      packed_for->name != choice.any_model->name && !takes_packed(*choice.any_model, source, weights))
     return error(Code::unsupported, "this model was packed for kernel set {}{}", packed_for->name, choice.no_tiles);
   return KernelsForModel{choice.any_model, false};
 }

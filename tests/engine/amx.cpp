@@ -183,6 +183,8 @@ TEST_CASE("a model in bf16 runs on tiles unnamed, packed for them, unless the sy
     CHECK(logged.empty());
     REQUIRE_OK(qinfer_model_pack(runtime.native(), kQuantised.c_str(), nullptr, place.file("packed").c_str(), &err));
     CHECK(qi::Model::load(runtime, place.file("packed")).info().kernel_set == of_quantised);
+    REQUIRE_OK(qinfer_model_pack(runtime.native(), kBytes.c_str(), nullptr, place.file("bytes").c_str(), &err));
+    CHECK(std::string(qi::Model::load(runtime, place.file("bytes")).info().kernel_set) == "amx");
   }
   system.request_permission = [] { return platform::tile_refusal(ENOSPC); };
   {
@@ -191,6 +193,7 @@ TEST_CASE("a model in bf16 runs on tiles unnamed, packed for them, unless the sy
     CHECK(set != "amx");
     CHECK_THAT(logged, contains("kernel set " + set + ", without tiles: the system refused the use of AMX tiles"));
     CHECK(qi::Model::load(runtime, kBytes).info().kernel_set == (takes_quantised ? of_any : of_quantised));
+    CHECK(qi::Model::load(runtime, place.file("bytes")).info().kernel_set == of_any);
     // What was packed where tiles were permitted has the same form without.
     for (const std::string& path : {kQuantised, place.file("packed")})
       if (takes_quantised) CHECK(qi::Model::load(runtime, path).info().kernel_set == of_any);
@@ -199,6 +202,7 @@ TEST_CASE("a model in bf16 runs on tiles unnamed, packed for them, unless the sy
   options.no_tiles = true;
   EmulatedRuntime runtime(options);
   CHECK(std::string(qi::Model::load(runtime, folder).info().kernel_set) != "amx");
+  CHECK(qi::Model::load(runtime, place.file("bytes")).info().kernel_set == of_any);
   for (const std::string& path : {kQuantised, place.file("packed")})
     if (takes_quantised) CHECK(qi::Model::load(runtime, path).info().kernel_set == of_any);
   CHECK(logged.empty());
