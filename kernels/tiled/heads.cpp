@@ -139,9 +139,9 @@ struct RunHead {
   }
   /// Values become rows, lanes where keys are rows, or pairs.
   void write_value() const {
-    const std::int64_t padded = args.kv.head_dim_padded;
     if constexpr (kHasPairs)
-      if (writes_pairs()) return write_value_pairs(values, ld, run.count, lane(), width(), padded, value_tile());
+      if (writes_pairs())
+        return write_value_pairs(values, ld, run.count, lane(), width(), args.kv.head_dim_padded, value_tile());
     store_as(args.kv.order == KvOrder::key_rows, value_tile());
   }
 };
