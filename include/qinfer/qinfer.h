@@ -286,19 +286,18 @@ typedef struct qinfer_runtime_options {
     uint32_t                n_cpu_ids;
     uint32_t                flags;      /* QINFER_RUNTIME_* */
     const char             *cpu_target; /* kernel set: a name of qinfer_kernel_set_get_info; NULL = best for CPU and
-                                           model. On a CPU with AMX the best one is "amx" where all matrices are in
-                                           bf16 or Q8_0, and for other models with quantised ones "amx_int16", if the
-                                           CPU has AVX512-FP16. Loading
-                                           such a model, or one that was packed for a set with tiles, and a runtime
-                                           on one of them, has the system permit this process to use tiles, for as
-                                           long as it lives, also after all handles are freed: from then on
-                                           sigaltstack() fails with ENOMEM for a stack of less than
-                                           sysconf(_SC_MINSIGSTKSZ) bytes, some 12,000 (not 8,192). Where a
-                                           thread has such a stack already, or a seccomp filter forbids it, the
-                                           system refuses: the next best set runs the model, and a warning in the
-                                           log says why; what was packed or named is QINFER_E_UNSUPPORTED.
-                                           QINFER_RUNTIME_NO_TILES does the same without asking, and without the
-                                           warning. Planning does not ask */
+                                           model. On a CPU with AMX the best one is "amx" where all matrices are in bf16
+                                           or Q8_0, and for other models with quantised ones "amx_int16", if the CPU has
+                                           AVX512-FP16. Loading such a model, or one that was packed for a set with
+                                           tiles, and a runtime on one of them, has the system permit this process to
+                                           use tiles, for as long as it lives, also after all handles are freed: from
+                                           then on sigaltstack() fails with ENOMEM for a stack of less than
+                                           sysconf(_SC_MINSIGSTKSZ) bytes, some 12,000 (not 8,192). Where a thread has
+                                           such a stack already, or a seccomp filter forbids it, the system refuses: the
+                                           next best set runs the model, and a warning in the log says why; what was
+                                           named, or packed in a form that the set for any model does not take, is
+                                           QINFER_E_UNSUPPORTED. QINFER_RUNTIME_NO_TILES does the same without asking,
+                                           and without the warning. Planning does not ask */
     const qinfer_allocator *allocator;  /* NULL = mmap */
     const qinfer_executor  *executor;   /* NULL = threads of the runtime; otherwise leave n_threads, spin_us and cpu_ids
                                            0 */

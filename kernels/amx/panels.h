@@ -75,8 +75,8 @@ inline void pack_panel(std::int64_t tokens, std::int64_t cols, RowAt row, std::u
 }
 
 /// The same as rows, [k / 32][16 tokens][32]: what a tile multiplication has as its first operand. Rows after the last
-/// token are zero; of up to kVectorTokens tokens, most of which AVX-512 multiplies, they are not written. A tile that
-/// reads them has sums of them in rows after the last token, which nobody looks at.
+/// token are zero; of up to kVectorTokens tokens, most of which AVX-512 multiplies, they are not written. A tile
+/// multiplication reads them all the same: each row gives sums of its own, and those after the last token are ignored.
 template <typename RowAt>
 inline void pack_rows(std::int64_t tokens, std::int64_t cols, RowAt row, std::uint32_t* out) {
   const std::int64_t written = tokens > kVectorTokens ? kPanelLanes : tokens;
