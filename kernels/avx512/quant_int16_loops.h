@@ -60,13 +60,13 @@ struct Int16PairProducts {
   };
 };
 
-/// And for several full panels, which are in tiles then, those of AMX.
+/// And for panels in tiles those of AMX.
 template <Encoding encoding>
 struct QuantInt16Sums : QuantPairSums<encoding, Int16PairProducts> {
 #ifdef QINFER_HAVE_AMX
-  static void run_panels(const std::uint32_t* panels, std::int64_t count, std::int64_t cols, const TileLines& lines,
-                         float* c, std::int64_t ldc) {
-    QuantInt16Tiles<encoding>::run(panels, count, cols, lines, c, ldc);
+  static void run_panels(const std::uint32_t* panels, std::int64_t count, std::int64_t tokens, std::int64_t cols,
+                         const TileLines& lines, float* c, std::int64_t ldc) {
+    QuantInt16Tiles<encoding>::run(panels, count, tokens, cols, lines, c, ldc);
   }
 #endif
 };

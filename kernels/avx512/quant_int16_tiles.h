@@ -1,5 +1,5 @@
-// Products of quantised weights with panels of 12 rows on AMX tiles: the same integers and the same bits as the loops
-// of quant_int16_loops.h have (tiled/int16_values.h defines them).
+// Products of quantised weights with panels of up to 12 rows on AMX tiles: the same integers and the same bits as the
+// loops of quant_int16_loops.h have (tiled/int16_values.h defines them).
 //
 // An activation's integer is 256 h + l with -128 <= h, l <= 128. 256 h 2^-e and l 2^-e are exact in bf16, and so is an
 // integer of weights; hence a panel holds both (int16_tile_values.h), and two instructions give a run's sum times 2^-e.
@@ -9,7 +9,8 @@
 //
 // Scales are of 32 columns or 16, so that sums leave the tiles after each step of two or four instructions; they go
 // through the L1, and are added to totals, 12 rows times 32 outputs in 24 registers, while the tiles multiply what
-// comes next. On a Granite Rapids a step takes 33 ns, of which the tiles are busy for 21.
+// comes next. On a Granite Rapids a step takes 33 ns, of which the tiles are busy for 21. Where a panel has fewer rows,
+// so have the tiles, and sums of others stay zero.
 #pragma once
 
 #include "amx/instructions.h"
@@ -29,9 +30,9 @@ template <Encoding encoding>
 struct QuantInt16Tiles : PairLayout<encoding> {
   using Layout = PairLayout<encoding>;
   using Layout::kLayout, Layout::kScales, Layout::kRuns, Layout::kPairs;
-  static constexpr int kTokens = kPanelTokens;
   static constexpr std::int64_t kTileSubs = kTileSteps / kRuns;  ///< sub-blocks of 32 columns
   static constexpr std::int64_t kLine = 64, kSumFloats = 2 * 16 * 16;
+  using Sums = float[4][kSumFloats];  ///< of four steps: [rows 0 to 15 of the weights, the others][16 tokens][16]
 
   /// Of one step: a run's pairs of integers as bf16, for rows 0 to 15 and for the others. Where runs are of 16 columns
   /// the lines of the others are zero.
@@ -56,9 +57,10 @@ struct QuantInt16Tiles : PairLayout<encoding> {
     }
   }
 
-  /// Multiplies a panel's 32 columns at x, [l, h][12][32] bf16, with a step: sums in registers 4 + first and 5 + first.
+  /// Multiplies a panel's 32 columns at x, [l, h][tokens][32] bf16, with a step: sums in registers 4 + first and
+  /// 5 + first.
   template <int first>
-  [[gnu::always_inline]] static inline void multiply(const std::byte* x, const Step& step) {
+  [[gnu::always_inline]] static inline void multiply(const std::byte* x, std::int64_t tokens, const Step& step) {
     amx::tile_zero<4 + first>();
     amx::tile_zero<5 + first>();
     amx::tile_load_once<0>(x, kLine);
@@ -66,7 +68,7 @@ struct QuantInt16Tiles : PairLayout<encoding> {
     amx::tile_multiply<4 + first, 0, 2>();
     amx::tile_load<3>(step.pairs[1], kLine);
     amx::tile_multiply<5 + first, 0, 3>();
-    amx::tile_load_once<1>(x + kTokens * kLine, kLine);
+    amx::tile_load_once<1>(x + tokens * kLine, kLine);
     amx::tile_multiply<4 + first, 1, 2>();
     amx::tile_multiply<5 + first, 1, 3>();
   }
@@ -76,21 +78,23 @@ struct QuantInt16Tiles : PairLayout<encoding> {
     amx::tile_store<5 + first>(sums + kSumFloats / 2, kLine);
   }
 
-  using Totals = __m512[kTokens][2];
+  template <int rows>
+  using Totals = __m512[rows][2];
 
-  /// Adds a step's sums to the totals. `activations`: the sums of the rows' columns, times 2^-e.
+  /// Adds a step's sums to the totals of `rows` tokens. `activations`: the sums of the rows' columns, times 2^-e.
+  template <int rows>
   [[gnu::always_inline]] static inline void add(const Step& step, const float* sums, const float* activations,
-                                                Totals& totals) {
+                                                Totals<rows>& totals) {
     const __m512 low = _mm512_load_ps(step.scales), high = _mm512_load_ps(step.scales + 16);
 #pragma GCC unroll 12
-    for (int m = 0; m < kTokens; ++m) {
+    for (int m = 0; m < rows; ++m) {
       totals[m][0] = _mm512_fmadd_ps(low, _mm512_load_ps(sums + 16 * m), totals[m][0]);
       totals[m][1] = _mm512_fmadd_ps(high, _mm512_load_ps(sums + kSumFloats / 2 + 16 * m), totals[m][1]);
     }
     if constexpr (has_minima(kScales)) {
       const __m512 of_low = _mm512_load_ps(step.minima), of_high = _mm512_load_ps(step.minima + 16);
 #pragma GCC unroll 12
-      for (int m = 0; m < kTokens; ++m) {
+      for (int m = 0; m < rows; ++m) {
         const __m512 sum = _mm512_set1_ps(activations[m]);
         totals[m][0] = _mm512_fnmadd_ps(of_low, sum, totals[m][0]);
         totals[m][1] = _mm512_fnmadd_ps(of_high, sum, totals[m][1]);
@@ -98,28 +102,36 @@ struct QuantInt16Tiles : PairLayout<encoding> {
     }
   }
 
-  /// Adds `count` decoded steps to the totals of a panel, c[m * ldc + row]. Sums are stored one step after they were
-  /// multiplied, and added up another one later, so that no store and no addition waits for a multiplication to end.
-  [[gnu::always_inline]] static inline void pass(const std::byte* x, const float* activations, const Step* steps,
-                                                 int count, float* c, std::int64_t ldc) {
-    alignas(64) float sums[4][kSumFloats];
-    Totals totals;
+  /// Where a panel's columns are, and the sums of each 32 of them.
+  struct Columns {
+    const std::byte* x;
+    const float* activations;
+    std::int64_t tokens;
+  };
+
+  /// Adds `count` decoded steps to the totals of a panel, c[m * ldc + row] for m < rows, which are the panel's tokens
+  /// or more. Sums are stored one step after they were multiplied, and added up another one later, so that no store and
+  /// no addition waits for a multiplication to end.
+  template <int rows>
+  [[gnu::always_inline]] static inline void pass(const Columns& panel, const Step* steps, int count, Sums& sums,
+                                                 float* c, std::int64_t ldc) {
+    Totals<rows> totals;
 #pragma GCC unroll 12
-    for (int m = 0; m < kTokens; ++m)
+    for (int m = 0; m < rows; ++m)
 #pragma GCC unroll 2
       for (int s = 0; s < 2; ++s) totals[m][s] = _mm512_loadu_ps(c + m * ldc + 16 * s);
-    const auto columns = [&](int step) { return x + step / kRuns * 2 * kTokens * kLine; };
+    const auto columns = [&](int step) { return panel.x + step / kRuns * 2 * panel.tokens * kLine; };
     const auto add_step = [&](int step) __attribute__((always_inline)) {
-      add(steps[step], sums[step % 4], activations + step / kRuns * kTokens, totals);
+      add<rows>(steps[step], sums[step % 4], panel.activations + step / kRuns * panel.tokens, totals);
     };
-    multiply<0>(columns(0), steps[0]);
+    multiply<0>(columns(0), panel.tokens, steps[0]);
 #pragma GCC unroll 1
     for (int step = 1; step < count; ++step) {
       if (step % 2 == 1) {
-        multiply<2>(columns(step), steps[step]);
+        multiply<2>(columns(step), panel.tokens, steps[step]);
         keep<0>(sums[(step - 1) % 4]);
       } else {
-        multiply<0>(columns(step), steps[step]);
+        multiply<0>(columns(step), panel.tokens, steps[step]);
         keep<2>(sums[(step - 1) % 4]);
       }
       if (step >= 2) add_step(step - 2);
@@ -128,28 +140,41 @@ struct QuantInt16Tiles : PairLayout<encoding> {
     if (count >= 2) add_step(count - 2);
     add_step(count - 1);
 #pragma GCC unroll 12
-    for (int m = 0; m < kTokens; ++m)
+    for (int m = 0; m < rows; ++m)
 #pragma GCC unroll 2
       for (int s = 0; s < 2; ++s) _mm512_storeu_ps(c + m * ldc + 16 * s, totals[m][s]);
   }
 
-  static constexpr amx::TileConfig kConfig = [] {
+  static amx::TileConfig config_of(std::int64_t tokens) {
     amx::TileConfig config;
-    for (const int tile : {0, 1, 4, 5, 6, 7}) config.rows[tile] = kTokens;
+    for (const int tile : {0, 1, 4, 5, 6, 7}) config.rows[tile] = static_cast<std::uint8_t>(tokens);
     return config;
-  }();
+  }
 
   /// PanelsKernel: `cols` is half of the columns, as it is of panels of pairs.
-  static void run(const std::uint32_t* panels, std::int64_t count, std::int64_t cols, const TileLines& lines, float* c,
-                  std::int64_t ldc) {
-    const amx::TileRegion region(kConfig);
-    for (std::int64_t m = 0; m < count * kTokens; ++m)
+  static void run(const std::uint32_t* panels, std::int64_t count, std::int64_t tokens, std::int64_t cols,
+                  const TileLines& lines, float* c, std::int64_t ldc) {
+    tokens > 8 ? run_rows<kPanelTokens>(panels, count, tokens, cols, lines, c, ldc)
+               : run_rows<8>(panels, count, tokens, cols, lines, c, ldc);
+  }
+
+  /// `rows`: at least `tokens`.
+  template <int rows>
+  static inline void run_rows(const std::uint32_t* panels, std::int64_t count, std::int64_t tokens, std::int64_t cols,
+                              const TileLines& lines, float* c, std::int64_t ldc) {
+    const amx::TileConfig config = config_of(tokens);
+    const amx::TileRegion region(config);
+    for (std::int64_t m = 0; m < (count - 1) * kPanelTokens + rows; ++m)
       for (int s = 0; s < 2; ++s) _mm512_storeu_ps(c + m * ldc + 16 * s, _mm512_setzero_ps());
+    alignas(64) Sums sums;
+    if (tokens < rows)  // those of rows after the tokens stay zero
+      for (auto& of_step : sums)
+        for (int i = 0; i < kSumFloats; i += 16) _mm512_store_ps(of_step + i, _mm512_setzero_ps());
     Step steps[kTileSteps];
     if constexpr (kRuns == 2)
       for (Step& step : steps)
         for (int line = 0; line < 32; ++line) _mm512_store_si512(step.pairs[line / 16][line % 16], no_bits());
-    const std::int64_t subs = 2 * cols / kQuantSub, stride = Int16TileValues::stride(cols) * kTokens;
+    const std::int64_t subs = 2 * cols / kQuantSub, stride = Int16TileValues::stride(cols) * tokens;
     const std::byte* next = lines.next[0];
     for (std::int64_t first = 0; first < subs; first += kTileSubs) {
       const std::int64_t n = smaller(kTileSubs, subs - first);
@@ -162,9 +187,9 @@ struct QuantInt16Tiles : PairLayout<encoding> {
       }
       for (std::int64_t p = 0; p < count; ++p) {
         const std::uint32_t* panel = panels + p * stride;
-        pass(reinterpret_cast<const std::byte*>(panel + first * kQuantSub * kTokens),
-             reinterpret_cast<const float*>(panel + 2 * cols * kTokens) + first * kTokens, steps,
-             static_cast<int>(n) * kRuns, c + p * kTokens * ldc, ldc);
+        const Columns columns{reinterpret_cast<const std::byte*>(panel + first * kQuantSub * tokens),
+                              reinterpret_cast<const float*>(panel + 2 * cols * tokens) + first * tokens, tokens};
+        pass<rows>(columns, steps, static_cast<int>(n) * kRuns, sums, c + p * kPanelTokens * ldc, ldc);
       }
     }
   }

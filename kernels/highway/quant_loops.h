@@ -193,8 +193,8 @@ struct QuantSums : QuantTraits<encoding> {
     run_decoded<tokens>(panel, 1, cols, lines, c, ldc);
   }
 
-  static void run_panels(const std::uint32_t* panels, std::int64_t count, std::int64_t cols, const TileLines& lines,
-                         float* c, std::int64_t ldc) {
+  static void run_panels(const std::uint32_t* panels, std::int64_t count, std::int64_t, std::int64_t cols,
+                         const TileLines& lines, float* c, std::int64_t ldc) {
     run_decoded<kPanelTokens>(panels, count, cols, lines, c, ldc);
   }
 };

@@ -33,7 +33,8 @@ struct Panels {
   std::int64_t width = 0;
   std::int64_t cols = 0;    ///< dwords of a row
   std::int64_t stride = 0;  ///< with its extras, where there are any
-  bool in_tiles = false;    ///< full panels are those of Values::pack_row()
+  std::int64_t fewest_in_tiles =
+      kPanelTokens + 1;  ///< rows of a panel of Values::pack_row(); those of fewer are others
 
   /// Values of a row that extras are of.
   static constexpr std::int64_t kRunValues = 32;
@@ -57,7 +58,7 @@ struct Panels {
     return (n * row_dwords(width) * 4 + 63) / 64 * 64;
   }
   /// Whether a panel of so many tokens is.
-  bool is_in_tiles(std::int64_t tokens) const { return in_tiles && tokens == kPanelTokens; }
+  bool is_in_tiles(std::int64_t tokens) const { return tokens >= fewest_in_tiles; }
   std::uint32_t* panel(std::int64_t p) const { return data + p * kPanelTokens * stride; }
 };
 
@@ -95,7 +96,7 @@ inline void pack_panel(RowAt row, std::int64_t first, std::int64_t tokens, float
     if (!panels.is_in_tiles(tokens)) return pack_panel<typename Values::InPairs>(row, first, tokens, limit, panels);
     for (std::int64_t m = 0; m < tokens; ++m) {
       exponents[m] = 0;
-      Values::pack_row(row(first + m), panels.width, m, out);
+      Values::pack_row(row(first + m), panels.width, m, tokens, out);
     }
     return;
   } else {
@@ -137,7 +138,7 @@ inline void pack_panel(RowAt row, std::int64_t first, std::int64_t tokens, float
 template <typename Values>
 inline Panels panels_with(std::byte* memory, std::int64_t n, std::int64_t width) {
   Panels panels(memory, n, width, Values::kPerDword, Values::kExtras);
-  if constexpr (requires { Values::kFewestInTiles; }) panels.in_tiles = n >= Values::kFewestInTiles;
+  if constexpr (requires { Values::kFewestInTiles; }) panels.fewest_in_tiles = Values::kFewestInTiles;
   return panels;
 }
 

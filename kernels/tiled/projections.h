@@ -120,7 +120,8 @@ template <typename Loops, typename TileAt>
 inline void multiply_block(const Loops& loops, const Panels& panels, std::int64_t p, std::int64_t together,
                            std::int64_t tokens, Range<std::int64_t> tiles, std::int64_t next, float* sums,
                            std::int64_t ld, TileAt tile) {
-  const std::int64_t size = tiles.end - tiles.begin, most = loops.tiles_for(tokens), steps = (size + most - 1) / most;
+  const std::int64_t size = tiles.end - tiles.begin, most = panels.is_in_tiles(tokens) ? 1 : loops.tiles_for(tokens);
+  const std::int64_t steps = (size + most - 1) / most;
   for (std::int64_t i = 0; i < steps; ++i) {
     const std::int64_t begin = tiles.begin + size * i / steps, end = tiles.begin + size * (i + 1) / steps;
     const std::int64_t after = end == tiles.end ? next : end;
@@ -132,7 +133,7 @@ inline void multiply_block(const Loops& loops, const Panels& panels, std::int64_
     float* c = sums + (begin - tiles.begin) * kTileRows;
     if constexpr (Loops::kPanels > 1)
       if (together > 1 || panels.is_in_tiles(tokens)) {
-        loops.kernels->several(panels.panel(p), together, panels.cols, lines, c, ld);
+        loops.kernels->several(panels.panel(p), together, tokens, panels.cols, lines, c, ld);
         continue;
       }
     loops.kernel(tokens, end - begin)(panels.panel(p), panels.cols, lines, c, ld);
@@ -395,7 +396,8 @@ inline void multiply_tile(const Matrix& w, std::int64_t tile, const std::uint32_
   group.tiles[0] = tile_at(loops, w, tile);
   group.next[0] = tile_at(loops, w, tile + 1);
   if constexpr (requires { Mode::Values::kFewestInTiles; })
-    if (in_tiles) return loops.kernels->several(panel, 1, units_of(w.cols, Mode::Values::kPerDword), group, sums, ld);
+    if (in_tiles)
+      return loops.kernels->several(panel, 1, tokens, units_of(w.cols, Mode::Values::kPerDword), group, sums, ld);
   loops.kernel(tokens, 1)(panel, units_of(w.cols, Mode::Values::kPerDword), group, sums, ld);
 }
 

@@ -36,9 +36,10 @@ struct TileLines {
 using TileKernel = void (*)(const std::uint32_t* panel, std::int64_t cols, const TileLines& lines, float* c,
                             std::int64_t ldc);
 
-/// One tile with `count` full panels (as many as a mode takes at once; one alone where panels are in tiles), which
-/// follow each other: c[(12 * panel + m) * ldc + lane].
-using PanelsKernel = void (*)(const std::uint32_t* panels, std::int64_t count, std::int64_t cols,
+/// One tile with `count` panels of `tokens` rows (as many as a mode takes at once, all of them full; or one where
+/// panels are in tiles), which follow each other: c[(12 * panel + m) * ldc + lane]. Of one panel in tiles all 12 rows
+/// of c may be written.
+using PanelsKernel = void (*)(const std::uint32_t* panels, std::int64_t count, std::int64_t tokens, std::int64_t cols,
                               const TileLines& lines, float* c, std::int64_t ldc);
 
 /// The loops of one encoding: for `tokens` (1 to 12) and `tiles` (1 to most_tiles[tokens]), and for several panels,

@@ -81,7 +81,7 @@ bool is_short(Encoding encoding) { return encoding_traits(encoding).block_values
 
 void check_models(const KernelSet& set) {
   for (const Encoding encoding : quantised_encodings()) {
-    for (const std::int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 29, 41, 61})
+    for (const std::int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 19, 23, 29, 41, 61})
       check_against_model(set, encoding, 1, n);
     for (const std::int64_t n : {1, 7, 13, 41, 61}) check_against_model(set, encoding, 3, n);
     // More panels and sub-blocks than tiles take at once, with and without a panel of their own after them.

@@ -170,7 +170,7 @@ TEST_CASE("feed-forward networks with quantised weights equal those with their v
       FfnData d{make_any(*set, random, kind.first, width, hidden), make_any(*set, random, kind.second, width, hidden),
                 make_any(*set, random, kind.third, hidden, width), random.values(61 * 256), random.values(512)};
       for (float& v : d.x) v *= 0.1f;
-      for (const std::int64_t n : {1, 2, 8, 9, 13, 40, 61}) {
+      for (const std::int64_t n : {1, 2, 8, 9, 13, 20, 40, 61}) {
         INFO(set->name << " " << name_of(kind) << " n " << n);
         const std::vector<float> out = run_ffn(*set, d, n, 3, false);
         CHECK(std::all_of(out.begin(), out.end(), [](float v) { return std::isfinite(v); }));
@@ -193,7 +193,7 @@ TEST_CASE("q/k/v with quantised weights equal those with their values", "[kernel
                         random.values(61 * 256),
                         random.values(width),
                         random.values(100 * width)};
-        for (const std::int64_t n : {1, 2, 8, 9, 13, 40, 61}) {
+        for (const std::int64_t n : {1, 2, 8, 9, 13, 20, 40, 61}) {
           INFO(set->name << " " << name_of(kind) << " width " << width << " n " << n);
           const QkvResult out = run_qkv(*set, d, 5, 3, width, n, 3, false),
                           same = run_qkv(*set, d, 5, 3, width, n, 2, true);
@@ -217,7 +217,7 @@ TEST_CASE("experts with quantised weights equal those with their values", "[kern
       Random random(13);
       const std::int64_t most = 61;
       const Mixture m = make_mixture(*set, random, kinds, 256, 256, most);
-      for (const std::int64_t n : {1, 2, 8, 9, 13, 41, 61}) {
+      for (const std::int64_t n : {1, 2, 8, 9, 13, 20, 41, 61}) {
         INFO(set->name << " " << name_of(kinds[0]) << " n " << n);
         const std::vector<float> out = run_moe(*set, m, n, 3, false);
         REQUIRE(same_bits(out, run_moe(*set, m, n, 2, true)));
