@@ -11,18 +11,34 @@
 //
 // A position that no query sees may hold anything: its score is left out by select, its value replaced by zero. One
 // that some see has weight zero for the others, which is enough for finite values; others are added separately.
-#include "amx/attention_values.h"
+#include "amx/attention_lanes.h"
 
 namespace qinfer::kernels::amx {
 namespace {
 
-/// One segment for open queries.
-void reduce_queries(const AttentionArgs& args, const AttentionUnit& unit, Queries& queries, TileFetch& fetch,
-                    float* states) {
+/// The weights of open queries in a segment.
+void find_weights(const AttentionArgs& args, const AttentionUnit& unit, Queries& queries, TileFetch& fetch) {
   queries.panels == 2 ? ScoreWeights<2>(args, unit, queries, fetch).run()
                       : ScoreWeights<1>(args, unit, queries, fetch).run();
+}
+
+/// One segment for open queries of few rows.
+void reduce_queries(const AttentionArgs& args, const AttentionUnit& unit, Queries& queries, float* states) {
+  TileFetch nothing;
+  find_weights(args, unit, queries, nothing);
   avx512::with_dtype(args.kv.type, [&]<DType type>() {
     queries.panels == 2 ? weigh<type, 2>(args, unit, queries, states) : weigh<type, 1>(args, unit, queries, states);
+  });
+}
+
+/// One segment for open queries of many rows, folded into their states; nothing, where they see nothing of it.
+void fold_queries(const AttentionArgs& args, const AttentionUnit& unit, std::uint32_t segment, Queries& queries,
+                  TileFetch& fetch, const LaneStates& states) {
+  if (queries.tiles.begin >= queries.tiles.end) return;
+  find_weights(args, unit, queries, fetch);
+  avx512::with_dtype(args.kv.type, [&]<DType type>() {
+    queries.panels == 2 ? weigh_lanes<type, 2>(args, unit, queries, segment, states)
+                        : weigh_lanes<type, 1>(args, unit, queries, segment, states);
   });
 }
 
@@ -35,8 +51,8 @@ TileFetch next_segment(const AttentionArgs& args, const AttentionUnit& unit, std
 
 /// States of one head, of rows that are in one panel from lane `lane` on, as operands: lines of this head's features,
 /// and after the last head zeros up to whole steps. `end`: lanes from the last row up to this one become zeros.
-void write_lanes(const AttentionArgs& args, std::uint32_t head, std::int64_t panel, std::int64_t lane,
-                 std::int64_t count, std::int64_t end, float* states, std::uint64_t stride) {
+void write_rows_as_lanes(const AttentionArgs& args, std::uint32_t head, std::int64_t panel, std::int64_t lane,
+                         std::int64_t count, std::int64_t end, float* states, std::uint64_t stride) {
   const std::int64_t width = args.kv.head_dim, all = args.n_heads * width, first = head * width;
   auto* out = args.out.pairs() + panel * panel_dwords(all);
   const auto lanes = static_cast<__mmask16>(first_lanes(end - lane) << lane);
@@ -67,36 +83,60 @@ struct Policy {
     return larger<std::int64_t>(128 / group / kPanelLanes * kPanelLanes, kPanelLanes);
   }
 
-  static std::uint64_t scratch_floats(std::uint32_t, std::uint32_t, std::uint32_t padded) {
-    return Queries::floats(padded);
+  /// States of lanes begin where those of rows do (SegmentedAttention::workspace()), and may need more room.
+  static std::uint64_t scratch_floats(std::uint32_t group, std::uint32_t width, std::uint32_t padded) {
+    const auto rows = static_cast<std::uint64_t>(rows_per_unit(group));
+    const std::uint64_t of_rows = 2 * rows * group * partial_floats(width),
+                        of_lanes = rows < static_cast<std::uint64_t>(kPanelLanes)
+                                       ? 0
+                                       : group * ceil_div(rows, kLanes) * LaneStates::floats(padded) + 16;
+    return Queries::floats(padded) + (of_lanes > of_rows ? of_lanes - of_rows : 0);
   }
 
-  static void reduce(const AttentionArgs& args, const AttentionUnit& unit, std::uint32_t segment, float* scratch,
-                     float* states) {
-    const std::uint32_t group = args.n_heads / args.kv.n_kv_heads;
-    Queries queries(args, scratch);
-    const auto part = [](std::int64_t rest) { return static_cast<int>(smaller(rest, kLanes)); };
-    TileFetch fetch;
-    if (unit.n_rows >= kPanelLanes) {
-      fetch = next_segment(args, unit, segment);
-      std::int64_t rounds = group * kernels::units_of(unit.n_rows, kLanes);  // that are left
+  /// Units of many rows, whose states are lanes.
+  static bool attends(const AttentionUnit& unit) { return unit.n_rows >= kPanelLanes; }
+
+  static void attend(const AttentionArgs& args, const AttentionUnit& unit, float* scratch) {
+    const std::uint32_t group = args.n_heads / args.kv.n_kv_heads, padded = args.kv.head_dim_padded;
+    const std::int64_t blocks = kernels::units_of(unit.n_rows, kLanes);  // of each head
+    float* memory = scratch + (64 - reinterpret_cast<std::uintptr_t>(scratch) % 64) % 64 / sizeof(float);
+    const std::uint64_t floats = LaneStates::floats(padded);
+    const auto states_of = [&](std::uint32_t head, std::int64_t row) {
+      return LaneStates(memory + static_cast<std::uint64_t>(head * blocks + row / kLanes) * floats, padded);
+    };
+    const auto count_at = [&](std::int64_t row) { return smaller(unit.n_rows - row, kLanes); };
+    Queries queries(args, memory + static_cast<std::uint64_t>(group * blocks) * floats);
+    const Range<std::uint32_t> segments{unit.keys(args, 0).begin / kSegmentTokens,
+                                        (unit.keys(args, unit.n_rows - 1).end - 1) / kSegmentTokens + 1};
+    for (std::uint32_t segment = segments.begin; segment < segments.end; ++segment) {
+      TileFetch fetch = next_segment(args, unit, segment);
+      std::int64_t rounds = group * blocks;  // that are left
       for (std::uint32_t head = 0; head < group; ++head)
         for (std::int64_t row = 0; row < unit.n_rows; row += kLanes, --rounds) {
-          open_rows(args, unit, segment, row, part(unit.n_rows - row), head, queries);
+          open_rows(args, unit, segment, row, static_cast<int>(count_at(row)), head, queries);
           if (queries.tiles.begin < queries.tiles.end) {
             // The scores of the first tile have no weights beside them.
             const auto steps =
                 static_cast<std::uint64_t>(rounds) * (count_of(queries.tiles) - 1) * queries.padded / kStep;
             fetch.each_step = steps == 0 ? 0 : (fetch.lines() + steps - 1) / steps;
           }
-          reduce_queries(args, unit, queries, fetch, states);
+          fold_queries(args, unit, segment, queries, fetch, states_of(head, row));
         }
-      return;
     }
-    const std::int64_t all = unit.n_rows * group;
+    for (std::uint32_t head = 0; head < group; ++head)
+      for (std::int64_t row = 0; row < unit.n_rows; row += kLanes)
+        write_lanes(args, unit.kv_head * group + head, unit.sequence->first_row + unit.first_row + row, count_at(row),
+                    states_of(head, row));
+  }
+
+  /// Few rows.
+  static void reduce(const AttentionArgs& args, const AttentionUnit& unit, std::uint32_t segment, float* scratch,
+                     float* states) {
+    Queries queries(args, scratch);
+    const std::int64_t all = unit.n_rows * (args.n_heads / args.kv.n_kv_heads);
     for (std::int64_t first = 0; first < all; first += kLanes) {
-      open_lanes(args, unit, segment, first, part(all - first), queries);
-      reduce_queries(args, unit, queries, fetch, states);
+      open_lanes(args, unit, segment, first, static_cast<int>(smaller(all - first, kLanes)), queries);
+      reduce_queries(args, unit, queries, states);
     }
   }
 
@@ -118,8 +158,8 @@ struct Policy {
     for (std::int64_t r = 0; r < n;) {
       const std::int64_t lane = (row + r) % kPanelLanes, count = smaller(kPanelLanes - lane, n - r);
       const std::int64_t end = row + r + count == args.n ? kPanelLanes : lane + count;
-      write_lanes(args, head, (row + r) / kPanelLanes, lane, count, end,
-                  states + static_cast<std::uint64_t>(r) * stride, stride);
+      write_rows_as_lanes(args, head, (row + r) / kPanelLanes, lane, count, end,
+                          states + static_cast<std::uint64_t>(r) * stride, stride);
       r += count;
     }
   }

@@ -15,6 +15,9 @@
 //                                                 run that is reduced after it, or null
 //   fold(total, part, width)                      total and part become one
 //   write(args, head, row, n, states, stride)     a finished head of n rows of the batch
+// and may bring
+//   attends(unit), attend(args, unit, scratch)    whether and how it does all of this itself for a unit, in the memory
+//                                                 of the worker's states and scratch
 // Everything is in an unnamed namespace: files with different instruction sets include this header.
 #pragma once
 
@@ -202,6 +205,8 @@ struct SegmentedAttention {
 
   /// All segments of a block of rows, one after the other.
   static void attend(const AttentionArgs& args, const AttentionUnit& unit, float* scratch) {
+    if constexpr (requires { Policy::attends(unit); })
+      if (Policy::attends(unit)) return Policy::attend(args, unit, scratch);
     const std::uint32_t width = args.kv.head_dim, heads = group(args);
     const auto count = static_cast<std::uint64_t>(unit.n_rows) * heads;
     float* totals = scratch;
