@@ -94,17 +94,17 @@ struct Panels {
   const std::uint32_t* data = nullptr;
   std::int64_t n = 0, cols = 0;
   const std::uint32_t* turned = nullptr;
+  std::int64_t stride = panel_dwords(cols);  ///< from one panel to the next
 
   std::int64_t count() const { return panel_count(n); }
   PanelPair pair(std::int64_t p) const {
-    const std::int64_t dwords = panel_dwords(cols);
     const std::uint32_t* all = turned != nullptr ? turned : data;
-    return {{all + p * dwords, all + (p + 1) * dwords}};
+    return {{all + p * stride, all + (p + 1) * stride}};
   }
   /// n rows from panel p on.
   Panels part(std::int64_t p, std::int64_t rows) const {
-    const std::int64_t at = p * panel_dwords(cols);
-    return {turned != nullptr ? nullptr : data + at, rows, cols, turned != nullptr ? turned + at : nullptr};
+    const std::int64_t at = p * stride;
+    return {turned != nullptr ? nullptr : data + at, rows, cols, turned != nullptr ? turned + at : nullptr, stride};
   }
   /// Of the pair that begins with panel p.
   int panels(std::int64_t p) const { return p + 1 < count() ? 2 : 1; }
@@ -140,7 +140,7 @@ inline void multiply_several(const Panels& x, std::int64_t n_pairs, std::int64_t
         const RowPair w = rows(i);
         const PanelPair pair = x.pair(p);
         with_tiles(row_tiles_of(w), x.panels(p), [&]<int row_tiles, int panels>() {
-          if (turned) return multiply_turned<row_tiles, panels>(w, padded_k(x.cols) / kStep, pair.at[0], p == 0, sums);
+          if (turned) return multiply_turned<row_tiles, panels>(w, padded_k(x.cols) / kStep, pair, p == 0, sums);
           zero_sums<row_tiles, panels>();
           add_columns<row_tiles, panels>(w, x.cols, pair, p == 0);
           store_sums<row_tiles, panels>(sums);

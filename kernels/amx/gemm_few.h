@@ -24,11 +24,12 @@ class Operands {
 
   const std::uint32_t* turned() {
     if (rows_ == nullptr) {
-      turn_panels(x_.data, x_.count(), x_.cols, room_.turned);
+      turn_panels(x_.data, x_.count(), x_.cols, room_.turned, x_.stride);
       rows_ = room_.turned;
     }
     return rows_;
   }
+  PanelPair turned_pair() { return {{turned(), turned() + x_.stride}}; }
   /// Of up to kVectorTokens tokens.
   const float* split() {
     if (!is_split_) split_tokens(turned(), steps(), x_.n, room_.split);
@@ -159,18 +160,18 @@ template <typename Rows>
 inline int multiply_on_tiles(const Panels& x, Operands& operands, const FewRoom& room, Rows& w) {
   const bool turns = w[0].gives_pairs();
   const std::int64_t steps = operands.steps();
-  const std::uint32_t* panels_turned = turns ? operands.turned() : nullptr;
+  const PanelPair of_turned = turns ? operands.turned_pair() : PanelPair();
   const auto is_decoded = [](const RowPair& rows) {
     return rows.gives_pairs() && !rows.in_pairs() && row_tiles_of(rows) == 2;
   };
   if (x.count() == 1 && w.available() > 1 && is_decoded(w[0]) && is_decoded(w[1])) {
     w.follow(2);
-    multiply_two_decoded(w[0], w[1], steps, panels_turned, room.ring, room.sums, kSumFloats);
+    multiply_two_decoded(w[0], w[1], steps, of_turned.at[0], room.ring, room.sums, kSumFloats);
     return 2;
   }
   with_tiles(row_tiles_of(w[0]), x.panels(0), [&]<int row_tiles, int panels>() {
-    if (w[0].in_pairs()) return multiply_turned<row_tiles, panels>(w[0], steps, panels_turned, true, room.sums);
-    if (turns) return multiply_decoded<row_tiles, panels>(w[0], steps, panels_turned, room.ring, room.sums);
+    if (w[0].in_pairs()) return multiply_turned<row_tiles, panels>(w[0], steps, of_turned, true, room.sums);
+    if (turns) return multiply_decoded<row_tiles, panels>(w[0], steps, of_turned, room.ring, room.sums);
     zero_sums<row_tiles, panels>();
     w[0].has_pairs() ? add_mixed<row_tiles, panels>(w[0], x.cols, x.pair(0), room.ring)
                      : add_columns<row_tiles, panels>(w[0], x.cols, x.pair(0), true);

@@ -5,10 +5,11 @@
 // time, out of the L2: by TILELOADDT1, since with the plain load they would evict the block (Goto and van de Geijn
 // 2008, section 4, one level of the caches further in). A step of 2 x 2 tiles takes 64 cycles in which other units of
 // the core are idle; so all that prepares later blocks is done beside the steps of this one. Each fetches a line or two
-// of a later block out of memory, and the sums and panels that come next. Rows, which the file has at any address of
-// two bytes, become tiles of whole lines in this block's place, while the last pair of panels passes it: each step of
-// the next block after the same step of this one. (Spread over all steps, into a second place, they and this block
-// exceed the L1: on a Granite Rapids a prompt of 512 tokens took 5 % longer.)
+// of a later block out of memory, and four of the sums that come next, one after each multiplication: all at once they
+// delay the loads after them (on a Granite Rapids a prompt of 512 tokens took 3 to 5 % longer). Rows, which the file
+// has at any address of two bytes, become tiles of whole lines in this block's place, while the last pair of panels
+// passes it: each step of the next block after the same step of this one. (Spread over all steps, into a second place,
+// they and this block exceed the L1: on a Granite Rapids a prompt of 512 tokens took 5 % longer.)
 //
 // Blocks come group by group of row pairs, and within a group column block by column block. Sums that wait for more
 // columns do so as f32, so that the result is the same bit for bit; those of a group and the panels' columns of a block
@@ -32,9 +33,6 @@ inline constexpr std::int64_t kBlockBytes = kBlockCols / kStep * kStepBytes;
 inline constexpr std::int64_t kGroupPairs = 16;
 /// Panels that pass a group before others do: the sums of a group and its panels' columns are to stay in the L2.
 inline constexpr std::int64_t kPanelsAtOnce = 32;
-/// Bytes of panels beyond which their next columns are fetched ahead.
-inline constexpr std::int64_t kPanelBytesInL2 = 1200 << 10;
-
 /// Row pairs of a group that has a multiple of `whole`.
 inline std::int64_t group_pairs(std::int64_t whole) { return larger(whole, kGroupPairs / whole * whole); }
 
@@ -74,62 +72,66 @@ struct Blocks {
   }
 };
 
-/// Addresses of lines, in order: runs of neighbouring lines, `skip` bytes apart.
-struct Lines {
+/// Lines to fetch, some at every step: from each step to the next `advance` bytes on, and `stride` bytes apart.
+struct FetchedLines {
   const std::byte* at = nullptr;
-  std::int64_t run = 1, skip = 0;  ///< lines of a run, and bytes from the end of one to the next
-  std::int64_t left = 0, in_run = 0;
+  std::int64_t count = 0, stride = 0, advance = 0;
 
-  [[gnu::always_inline]] const std::byte* next() {
-    const std::byte* line = at;
-    at += 64;
-    if (++in_run == run) in_run = 0, at += skip;
-    --left;
-    return line;
+  [[gnu::always_inline]] void fetch(std::int64_t step) const {
+    const std::byte* line = at + advance * step;
+    for (std::int64_t i = 0; i < count; ++i, line += stride)
+      _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1);
   }
 };
 
-/// Those of a first tile, then those of a second one.
-struct PairLines {
-  Lines tiles[2];
+/// What a block reads of a tile, in runs of as many lines as a pass has steps: those of a run follow each other, and so
+/// do the runs, but for rows of the file, which are one each. (Memory gives lines that follow each other faster than
+/// several runs side by side.)
+struct TileRuns {
+  const std::byte* at = nullptr;
+  std::int64_t count = 0, steps = 0, row_stride = 0;
 
-  std::int64_t left() const { return tiles[0].left + tiles[1].left; }
-  [[gnu::always_inline]] const std::byte* next() { return tiles[0].left > 0 ? tiles[0].next() : tiles[1].next(); }
+  TileRuns() = default;
+  TileRuns(const RowTile& rows, const Block& block, std::int64_t steps_) : steps(steps_) {
+    if (rows.count == 0) return;
+    if (!rows.gives_pairs()) {
+      at = rows.at + 2 * block.begin, count = rows.count, row_stride = rows.stride;
+      return;
+    }
+    const std::byte* end = nullptr;
+    if (rows.quant != nullptr) {
+      at = rows.at + sub_of(rows.quant->layout, block.begin / kStep).at;
+      end = rows.at + sub_of(rows.quant->layout, (block.end - 1) / kStep).at + rows.quant->layout.sub;
+    } else {
+      at = rows.at + block.begin / kStep * kPairStepBytes;
+      end = at + block.steps() * kPairStepBytes;
+    }
+    count = (end - at + 64 * steps - 1) / (64 * steps);
+  }
+  /// Those of pass i of n.
+  FetchedLines of_pass(std::int64_t i, std::int64_t n) const {
+    const std::int64_t begin = count * i / n, own = count * (i + 1) / n - begin;
+    if (row_stride != 0) return {at + begin * row_stride, own, row_stride, 64};
+    return {at + begin * 64 * steps, own, 64, 64 * own};
+  }
 };
 
-/// What a block reads of a tile.
-inline Lines lines_of(const RowTile& rows, const Block& block) {
-  if (rows.count == 0) return {};
-  if (rows.quant != nullptr) {
-    const std::byte* begin = rows.at + sub_of(rows.quant->layout, block.begin / kStep).at;
-    const std::int64_t last = (block.end - 1) / kStep;
-    const std::byte* end = rows.at + sub_of(rows.quant->layout, last).at + rows.quant->layout.sub;
-    const std::int64_t lines = (end - begin + 63) / 64;
-    return {begin, lines, 0, lines};
+/// The same of both tiles of a row pair, one after the other.
+struct PairRuns {
+  TileRuns tiles[2];
+
+  PairRuns() = default;
+  PairRuns(const RowPair& rows, const Block& block, std::int64_t steps) {
+    for (int t = 0; t < 2; ++t) tiles[t] = TileRuns(rows.tiles[t], block, steps);
+    if (rows.tiles[0].quant != nullptr && rows.tiles[1].at == rows.tiles[0].at)
+      tiles[1] = {};  // the first tile's lines have both
   }
-  const std::int64_t lines = kRegisterRows * block.steps();
-  if (rows.in_pairs) return {rows.at + block.begin / kStep * kPairStepBytes, lines, 0, lines};
-  return {rows.at + 2 * block.begin, block.steps(), rows.stride - 64 * block.steps(), lines};
-}
-
-/// What a block reads of its rows.
-inline PairLines lines_of(const RowPair& rows, const Block& block) {
-  PairLines lines{{lines_of(rows.tiles[0], block), lines_of(rows.tiles[1], block)}};
-  if (rows.tiles[0].quant != nullptr && rows.tiles[1].at == rows.tiles[0].at)
-    lines.tiles[1].left = 0;  // the first tile's have both
-  return lines;
-}
-
-/// The columns of panels [first, end) that the blocks after this one's group take.
-inline Lines next_columns(const Panels& x, std::int64_t first, std::int64_t end, const Blocks& blocks,
-                          const Block& block) {
-  const std::int64_t begin = block.end < blocks.cols ? block.end : 0;
-  const std::int64_t run = smaller(blocks.block_cols(), blocks.cols - begin) / 2, panel_lines = blocks.cols / 2;
-  const std::int64_t from = first + (end - first) * block.in_group / block.group_size,
-                     to = first + (end - first) * (block.in_group + 1) / block.group_size;
-  const auto* at = reinterpret_cast<const std::byte*>(x.pair(from).at[0]) + begin / 2 * 64;
-  return {at, run, (panel_lines - run) * 64, (to - from) * run};
-}
+  FetchedLines of_pass(std::int64_t i, std::int64_t n) const {
+    if (tiles[1].count == 0 || n == 1) return tiles[0].of_pass(i, n);
+    const std::int64_t half = n / 2;
+    return i < half ? tiles[0].of_pass(i, half) : tiles[1].of_pass(i - half, n - half);
+  }
+};
 
 /// Brings pairs, and what is decoded to such, into a block, [step][32 rows][32 columns], a step at a time, turned into
 /// rows unless the panels are.
@@ -154,7 +156,7 @@ struct TileCopy {
     half = rows.first / kRegisterRows;
   }
 
-  [[gnu::always_inline]] void next() {
+  void next() {
     --left;
     if (quant != nullptr) return decode();
     turns ? turn_pairs(pairs, out) : copy_step(pairs, out);
@@ -179,7 +181,7 @@ struct BlockCopy {
   BlockCopy(const RowPair& rows, const Block& block, std::byte* to, bool turned)
       : tiles{{rows.tiles[0], block, to, turned}, {rows.tiles[1], block, to + kRegisterRows * 64, turned}} {}
   std::int64_t left() const { return tiles[0].left + tiles[1].left; }
-  [[gnu::always_inline]] void next() { tiles[0].left > 0 ? tiles[0].next() : tiles[1].next(); }
+  [[gnu::noinline]] void next() { tiles[0].left > 0 ? tiles[0].next() : tiles[1].next(); }
 };
 
 /// Copies rows of the file into a block, a step of 32 columns at a time.
@@ -207,33 +209,28 @@ struct RowCopy {
   }
 };
 
-/// Spreads a number of things evenly over steps.
-struct Pace {
-  std::int64_t things = 0, steps = 1, owed = 0;
+/// What is done beside a pass: nothing but fetching; also steps of another block, a few of them (BlockCopy); or it is
+/// the last pass, and the next block takes the place of this one (RowCopy).
+enum class Beside : std::uint8_t { nothing, decoding, copying };
 
-  Pace() = default;
-  Pace(std::int64_t things_, std::int64_t steps_) : things(things_), steps(steps_) {}
-  /// Calls f() as many times as is due at the next step: all of them after the last step.
-  template <typename F>
-  [[gnu::always_inline]] void step(F f) {
-    for (owed += things; owed >= steps; owed -= steps) f();
-  }
+struct Aside {
+  PairRuns later;                    ///< of a later block, to fetch
+  BlockCopy copy;                    ///< of the next block, to another place
+  RowCopy rows;                      ///< the same, to this one's
+  std::int64_t every = 1, wait = 1;  ///< steps from one of `copy` to the next, and to the first one
 };
 
-/// What is done beside the multiplications of a block, a part of it at each step.
-struct Aside {
-  BlockCopy copy;  ///< of the next block, to another place
-  PairLines rows;  ///< to fetch
-  Lines panels;
-  Pace copies, row_lines, panel_lines;
-  const float* sums = nullptr;  ///< of the next pass, null where none wait
+/// What a pass fetches: lines of a later block; and the sums of the next pass, null where none wait.
+struct PassFetch {
+  FetchedLines lines;
+  const float* sums;
 
-  [[gnu::always_inline]] void step(std::int64_t s) {
-    row_lines.step([&] { _mm_prefetch(reinterpret_cast<const char*>(rows.next()), _MM_HINT_T1); });
-    copies.step([&] { copy.next(); });
-    panel_lines.step([&] { _mm_prefetch(reinterpret_cast<const char*>(panels.next()), _MM_HINT_T1); });
-    if (sums == nullptr) return;
-    for (std::int64_t line = 4 * s; line < 4 * s + 4; ++line) __builtin_prefetch(sums + line * 16, 1, 3);
+  /// The share of multiplication i of 4 of a step.
+  [[gnu::always_inline]] void after(std::int64_t s, int i) const {
+    const std::byte* line = lines.at + lines.advance * s + i * lines.stride;
+    for (std::int64_t j = i; j < lines.count; j += 4, line += 4 * lines.stride)
+      _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1);
+    if (sums != nullptr) __builtin_prefetch(sums + (4 * s + i) * 16, 1, 3);
   }
 };
 
@@ -245,22 +242,23 @@ struct BlockTiles {
 };
 
 /// One pair of panels passes a block: adds to the sums at `from` (null: none yet) and stores them at `to`. `turned`: so
-/// are the panels, and the weights are in pairs. `copies`: it is the last pair, after which `place`, where the block
-/// is, has the next one.
-template <int row_tiles, int panels, bool turned, bool copies>
+/// are the panels, and the weights are in pairs. `place`: where the block is if it is a copied one.
+template <int row_tiles, int panels, bool turned, Beside beside>
 inline void pass(const BlockTiles& w, std::int64_t steps, const PanelPair& x, const float* from, float* to,
-                 Aside& aside, const RowCopy& next, std::byte* place) {
+                 PassFetch fetch, Aside& aside, std::byte* place) {
   from == nullptr ? zero_sums<row_tiles, panels>() : load_sums<row_tiles, panels>(from);
   const std::uint32_t *x0 = x.at[0], *x1 = x.at[1];
   const std::byte *w0 = w.at[0], *w1 = w.at[1];
   for (std::int64_t s = 0; s < steps; ++s, w0 += w.step, w1 += w.step, x0 += kPairStepDwords, x1 += kPairStepDwords) {
-    aside.step(s);
+    const auto after = [&](int i) __attribute__((always_inline)) { fetch.after(s, i); };
+    if constexpr (beside == Beside::decoding)
+      if (--aside.wait == 0 && aside.copy.left() > 0) aside.wait = aside.every, aside.copy.next();
     if constexpr (turned) {
-      multiply_turned_step<row_tiles, panels, true>([&](int tile) { return tile == 0 ? w0 : w1; }, x0, x1);
+      multiply_turned_step<row_tiles, panels, true>([&](int tile) { return tile == 0 ? w0 : w1; }, x0, x1, after);
     } else {
-      multiply_step<row_tiles, panels, true>(w0, w1, 64, x0, x1);
+      multiply_step<row_tiles, panels, true>(w0, w1, 64, x0, x1, after);
     }
-    if constexpr (copies) next.step(s, place);
+    if constexpr (beside == Beside::copying) aside.rows.step(s, place);
   }
   store_sums<row_tiles, panels>(to);
 }
@@ -282,9 +280,11 @@ class StagedMultiplication {
         sink_(sink) {}
 
   void run() {
-    for (std::int64_t i = 0; i < smaller(std::int64_t{2}, blocks_.count()); ++i)  // nothing before has fetched them
-      for (PairLines lines = lines_to_fetch(i); lines.left() > 0;)
-        _mm_prefetch(reinterpret_cast<const char*>(lines.next()), _MM_HINT_T1);
+    for (std::int64_t i = 0; i < smaller(std::int64_t{2}, blocks_.count()); ++i) {  // nothing before has fetched them
+      const std::int64_t steps = blocks_.at(i).steps();
+      for (const TileRuns& runs : runs_to_fetch(i, steps).tiles)
+        for (std::int64_t s = 0; s < steps; ++s) runs.of_pass(0, 1).fetch(s);
+    }
     place_ = staging_.blocks[0], next_place_ = staging_.blocks[1];
     finish(row_copy(0), 0, place_);
     for (BlockCopy copy = begin_copy(0, place_); copy.left() > 0;) copy.next();
@@ -343,27 +343,43 @@ class StagedMultiplication {
     return {};
   }
 
-  /// The lines of block i to fetch; as the first one after the last block, those that will be read then.
-  PairLines lines_to_fetch(std::int64_t i) const {
+  /// What is to fetch of block i, `steps` lines of each run; as the first one after the last block, what will be read
+  /// then.
+  PairRuns runs_to_fetch(std::int64_t i, std::int64_t steps) const {
     if (i > blocks_.count()) return {};
     if (i < blocks_.count() || end_ < x_.count()) {
       const Block block = blocks_.at(i % blocks_.count());
-      return lines_of(rows_(block.pair), block);
+      return {rows_(block.pair), block, steps};
     }
     RowPair rows = rows_(blocks_.n_pairs - 1);
     for (RowTile& tile : rows.tiles) tile.at = tile.next;  // of the same kind as these, most often
-    return lines_of(rows, {0, 0, 1, 0, blocks_.block_cols()});
+    return {rows, {0, 0, 1, 0, blocks_.block_cols()}, steps};
   }
 
   Aside aside_of(std::int64_t i, const Block& block, bool in_place) const {
-    const std::int64_t steps = block.steps() * panel_pairs();
-    Aside aside{begin_copy(i + 1, next_place_), lines_to_fetch(i + (in_place ? 1 : 2)), {}, {}, {}, {}, nullptr};
-    if (blocks_.along_k() > 1 && (end_ - first_) * panel_dwords(x_.cols) * 4 > kPanelBytesInL2)
-      aside.panels = next_columns(x_, first_, end_, blocks_, block);
-    aside.copies = {aside.copy.left(), steps};
-    aside.row_lines = {aside.rows.left(), steps};
-    aside.panel_lines = {aside.panels.left, steps};
+    Aside aside{runs_to_fetch(i + (in_place ? 1 : 2), block.steps()), begin_copy(i + 1, next_place_), row_copy(i + 1)};
+    if (aside.copy.left() > 0) aside.every = larger(block.steps() * panel_pairs() / aside.copy.left(), std::int64_t{1});
     return aside;
+  }
+
+  /// The pair of panels that begins with p passes a block.
+  void pass_panels(const BlockTiles& tiles, const Block& block, int row_tiles, std::int64_t p, float* to,
+                   Aside& aside) const {
+    const PanelPair pair = x_.pair(p);
+    const std::int64_t at = block.begin / 2 * kPanelLanes, n = (p - first_) / 2;
+    const PanelPair columns{{pair.at[0] + at, pair.at[1] + at}};
+    float* sums = waiting(block.in_group, p);
+    const float* from = block.begin == 0 ? nullptr : sums;
+    const PassFetch fetch{aside.later.of_pass(n, panel_pairs()),
+                          blocks_.along_k() > 1 && p + 2 < end_ ? sums + kSumFloats : nullptr};
+    with_tiles(row_tiles, x_.panels(p), [&]<int row_tiles_, int panels>() {
+      const auto run = [&]<Beside beside>() {
+        pass<row_tiles_, panels, turned, beside>(tiles, block.steps(), columns, from, to, fetch, aside, place_);
+      };
+      if constexpr (!turned)
+        if (aside.rows.steps > 0 && p + 2 >= end_) return run.template operator()<Beside::copying>();
+      aside.copy.left() > 0 ? run.template operator()<Beside::decoding>() : run.template operator()<Beside::nothing>();
+    });
   }
 
   void multiply_block(std::int64_t i) {
@@ -373,25 +389,13 @@ class StagedMultiplication {
     const BlockTiles tiles = tiles_of(rows, block);
     const bool last = block.end == blocks_.cols, at_once = last && whole_ == 1;
     Aside aside = aside_of(i, block, is_in_place(rows));
-    const RowCopy next = row_copy(i + 1);
     for (std::int64_t p = first_; p < end_; p += 2) {
-      const PanelPair pair = x_.pair(p);
-      const std::int64_t at = block.begin / 2 * kPanelLanes;
-      float* sums = waiting(block.in_group, p);
-      aside.sums = blocks_.along_k() > 1 && p + 2 < end_ ? sums + kSumFloats : nullptr;
-      with_tiles(row_tiles, x_.panels(p), [&]<int row_tiles_, int panels>() {
-        const PanelPair columns{{pair.at[0] + at, pair.at[1] + at}};
-        const float* from = block.begin == 0 ? nullptr : sums;
-        float* to = at_once ? staging_.finished : sums;
-        if (!turned && p + 2 >= end_)
-          return pass<row_tiles_, panels, turned, !turned>(tiles, block.steps(), columns, from, to, aside, next,
-                                                           place_);
-        pass<row_tiles_, panels, turned, false>(tiles, block.steps(), columns, from, to, aside, next, place_);
-      });
+      pass_panels(tiles, block, row_tiles, p, at_once ? staging_.finished : waiting(block.in_group, p), aside);
       if (at_once) sink_(SumBlock{block.pair, p, row_tiles, x_.panels(p), staging_.finished, turned});
     }
-    finish(next, block.steps(), place_);
-    if (next.steps == 0) std::swap(place_, next_place_);
+    while (aside.copy.left() > 0) aside.copy.next();
+    finish(aside.rows, block.steps(), place_);
+    if (aside.rows.steps == 0) std::swap(place_, next_place_);
     if (last && !at_once && (block.in_group + 1) % whole_ == 0) finish_whole(block);
   }
 

@@ -63,11 +63,14 @@ inline void turn_pairs(const std::byte* step, std::byte* out) {
   for (int i = 0; i < 16; ++i) _mm512_storeu_si512(out + 64 * i, block[i]);
 }
 
-/// Panels of tokens as such operands, [panel][k / 32][16 tokens][32].
-inline void turn_panels(const std::uint32_t* panels, std::int64_t count, std::int64_t cols, std::uint32_t* out) {
-  const auto* from = reinterpret_cast<const std::byte*>(panels);
-  auto* to = reinterpret_cast<std::byte*>(out);
-  for (std::int64_t at = 0; at < count * panel_dwords(cols) * 4; at += kPairStepBytes) turn_pairs(from + at, to + at);
+/// Panels of tokens as such operands, [k / 32][16 tokens][32], one every `stride` dwords.
+inline void turn_panels(const std::uint32_t* panels, std::int64_t count, std::int64_t cols, std::uint32_t* out,
+                        std::int64_t stride) {
+  for (std::int64_t p = 0; p < count; ++p, out += stride) {
+    auto* to = reinterpret_cast<std::byte*>(out);
+    for (std::int64_t at = 0; at < panel_dwords(cols); at += kPairStepDwords, panels += kPairStepDwords)
+      turn_pairs(reinterpret_cast<const std::byte*>(panels), to + at * 4);
+  }
 }
 
 /// Where a step of a tile is, and where the one that is fetched meanwhile.
@@ -163,8 +166,8 @@ template <int tiles, int tokens>
 /// Sums of a row pair and one or two turned panels by tiles, as store_sums() stores them, tokens as rows. `fetch`: the
 /// weights come out of memory.
 template <int row_tiles, int panels>
-inline void multiply_turned(const RowPair& w, std::int64_t n_steps, const std::uint32_t* x, bool fetch, float* out) {
-  const std::uint32_t* x1 = x + n_steps * kPairStepDwords;
+inline void multiply_turned(const RowPair& w, std::int64_t n_steps, const PanelPair& x, bool fetch, float* out) {
+  const std::uint32_t *x0 = x.at[0], *x1 = x.at[1];
   alignas(64) std::byte copies[row_tiles][kPairStepBytes];
   const auto step = [&](std::int64_t s, int i) {
     const PairStep one = step_at(w.tiles[i], s, n_steps, kTileStepsAhead, copies[i]);
@@ -174,8 +177,8 @@ inline void multiply_turned(const RowPair& w, std::int64_t n_steps, const std::u
     return one.at;
   };
   zero_sums<row_tiles, panels>();
-  for (std::int64_t s = 0; s < n_steps; ++s, x += kPairStepDwords, x1 += kPairStepDwords)
-    multiply_turned_step<row_tiles, panels>([&](int tile) { return step(s, tile); }, x, x1);
+  for (std::int64_t s = 0; s < n_steps; ++s, x0 += kPairStepDwords, x1 += kPairStepDwords)
+    multiply_turned_step<row_tiles, panels>([&](int tile) { return step(s, tile); }, x0, x1);
   store_sums<row_tiles, panels>(out);
 }
 

@@ -66,7 +66,7 @@ inline Panels panels_of(const Activations& x, std::int64_t n, std::int64_t cols,
   }
   if (!turned || panel_count(n) > 2) return {x.pairs(), n, cols};
   std::uint32_t* out = own.few(cols).turned;
-  turn_panels(x.pairs(), panel_count(n), cols, out);
+  turn_panels(x.pairs(), panel_count(n), cols, out, panel_dwords(cols));
   return {nullptr, n, cols, out};
 }
 
@@ -92,7 +92,7 @@ inline std::int64_t turn_units(std::initializer_list<const Linear*> layers, std:
   return panel_count(n) > 2 && takes_turned(layers) ? panel_count(n) : 0;
 }
 inline std::uint64_t turned_bytes(std::uint32_t batch, std::int64_t cols) {
-  return panel_count(batch) > 2 ? panels_bytes(batch, cols) : 0;
+  return panel_count(batch) > 2 ? static_cast<std::uint64_t>(panel_count(batch) * spread_dwords(cols)) * 4 : 0;
 }
 
 /// What comes before some layers multiply n rows of x: units of additions, then of panels to turn.
@@ -102,17 +102,18 @@ inline std::int64_t prepare_units(std::initializer_list<const Linear*> layers, s
 inline void prepare(std::initializer_list<const Linear*> layers, const Activations& x, std::int64_t n, Slice slice,
                     std::uint32_t* turned) {
   write_rounded_inner(layers, x, slice);
-  const std::int64_t first = inner_units(layers), cols = (*layers.begin())->cols, dwords = panel_dwords(cols);
+  const std::int64_t first = inner_units(layers), cols = (*layers.begin())->cols, stride = spread_dwords(cols);
   const std::int64_t begin = larger(slice.begin - first, std::int64_t{0}),
                      end = smaller(slice.end - first, turn_units(layers, n));
-  if (begin < end) turn_panels(x.pairs() + begin * dwords, end - begin, cols, turned + begin * dwords);
+  if (begin < end)
+    turn_panels(x.pairs() + begin * panel_dwords(cols), end - begin, cols, turned + begin * stride, stride);
 }
 
 /// Operands of layers for which prepare() has been called.
 inline Panels prepared(std::initializer_list<const Linear*> layers, const Activations& x, std::int64_t n,
                        const std::uint32_t* turned, const OwnSpace& own) {
   const std::int64_t cols = (*layers.begin())->cols;
-  if (turn_units(layers, n) > 0) return {nullptr, n, cols, turned};
+  if (turn_units(layers, n) > 0) return {nullptr, n, cols, turned, spread_dwords(cols)};
   return panels_of(x, n, cols, takes_turned(layers), own);
 }
 

@@ -101,9 +101,7 @@ inline void add_mixed(const RowPair& w, std::int64_t cols, const PanelPair& x, s
 
 /// multiply_turned() of rows some of which are quantised.
 template <int row_tiles, int panels>
-inline void multiply_decoded(const RowPair& w, std::int64_t n_steps, const std::uint32_t* x, std::byte* ring,
-                             float* out) {
-  const std::uint32_t* x1 = x + n_steps * kPairStepDwords;
+inline void multiply_decoded(const RowPair& w, std::int64_t n_steps, const PanelPair& x, std::byte* ring, float* out) {
   zero_sums<row_tiles, panels>();
   with_row_tiles<row_tiles>(w, [&](const auto& tiles) {
     const bool alone = row_tiles == 1 || w.tiles[0].at != w.tiles[1].at;
@@ -112,7 +110,7 @@ inline void multiply_decoded(const RowPair& w, std::int64_t n_steps, const std::
     };
     through_ring(tiles, n_steps, ring, bring, [&](const std::byte* at, std::int64_t step) {
       multiply_turned_step<row_tiles, panels>([at](int tile) { return at + tile * kPairStepBytes; },
-                                              x + step * kPairStepDwords, x1 + step * kPairStepDwords);
+                                              x.at[0] + step * kPairStepDwords, x.at[1] + step * kPairStepDwords);
     });
   });
   store_sums<row_tiles, panels>(out);

@@ -93,36 +93,49 @@ template <int tile, bool once>
   once ? tile_load_once<tile>(at, 64) : tile_load<tile>(at, 64);
 }
 
+/// What is called after multiplications of a step: with 0 and 1, and with 2 and 3 if there is a second tile of weights.
+struct NothingAfter {
+  void operator()(int) const {}
+};
+
 /// One step of 32 k: weights at w0 and w1, activations at x0 and x1. `once`: the L1 is for the weights.
-template <int row_tiles, int panels, bool once = false>
+template <int row_tiles, int panels, bool once = false, typename After = NothingAfter>
 [[gnu::always_inline]] inline void multiply_step(const std::byte* w0, const std::byte* w1, std::int64_t stride,
-                                                 const std::uint32_t* x0, const std::uint32_t* x1) {
+                                                 const std::uint32_t* x0, const std::uint32_t* x1, After after = {}) {
   load_activations<2, once>(x0);
   if constexpr (panels == 2) load_activations<3, once>(x1);
   tile_load<0>(w0, stride);
   tile_multiply<4, 0, 2>();
+  after(0);
   if constexpr (panels == 2) tile_multiply<5, 0, 3>();
+  after(1);
   if constexpr (row_tiles == 2) {
     tile_load<1>(w1, stride);
     tile_multiply<6, 1, 2>();
+    after(2);
     if constexpr (panels == 2) tile_multiply<7, 1, 3>();
+    after(3);
   }
 }
 
 /// The same of weights in pairs and turned panels, whose sums have tokens as rows and features as lanes. Registers have
 /// what they have in multiply_step(): the operands change places. weights(i): where tile i is.
-template <int row_tiles, int panels, bool once = false, typename WeightsOf>
+template <int row_tiles, int panels, bool once = false, typename WeightsOf, typename After = NothingAfter>
 [[gnu::always_inline]] inline void multiply_turned_step(WeightsOf weights, const std::uint32_t* x0,
-                                                        const std::uint32_t* x1) {
+                                                        const std::uint32_t* x1, After after = {}) {
   load_activations<2, once>(x0);
   if constexpr (panels == 2) load_activations<3, once>(x1);
   tile_load<0>(weights(0), 64);
   tile_multiply<4, 2, 0>();
+  after(0);
   if constexpr (panels == 2) tile_multiply<5, 3, 0>();
+  after(1);
   if constexpr (row_tiles == 2) {
     tile_load<1>(weights(1), 64);
     tile_multiply<6, 2, 1>();
+    after(2);
     if constexpr (panels == 2) tile_multiply<7, 3, 1>();
+    after(3);
   }
 }
 
