@@ -1,6 +1,6 @@
 // Attention of many rows: their states stay as the tiles give them, queries as lanes, from the first segment to the
-// last; so no result is turned. Each element becomes what it becomes as part of a row's state (common/
-// attention_segments.h, tiled/partials.h): the same operations in the same order.
+// last, and become operands, which are lanes too; nothing is transposed. Each element becomes what it becomes as part
+// of a row's state (common/ attention_segments.h, tiled/partials.h): the same operations in the same order.
 #pragma once
 
 #include "amx/attention_values.h"
@@ -105,9 +105,9 @@ struct RowLanes {
     if (row + count == n) end = (end + kPanelLanes - 1) / kPanelLanes * kPanelLanes;
   }
 
-  /// `line`: of the rows as lanes from 0 on; `out`: that line of the first panel, `panel_dwords` before the second
-  /// one's.
-  void store(__m512i line, std::uint32_t* out, std::int64_t panel_dwords) const {
+  /// `line`: of the rows as lanes from 0 on; `out`: the same line in the first panel; `to_second`: dwords from there to
+  /// that of the second panel.
+  void store(__m512i line, std::uint32_t* out, std::int64_t to_second) const {
     line = _mm512_maskz_mov_epi32(rows, line);
     if (shift == 0) return _mm512_mask_storeu_epi32(out, first_lanes(end), line);
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -115,7 +115,7 @@ struct RowLanes {
     const __m512i turned = _mm512_permutexvar_epi32(from, line);
     const auto low = static_cast<__mmask16>(first_lanes(end) & ~first_lanes(shift));
     _mm512_mask_storeu_epi32(out, low, turned);
-    if (end > kPanelLanes) _mm512_mask_storeu_epi32(out + panel_dwords, first_lanes(end - kPanelLanes), turned);
+    if (end > kPanelLanes) _mm512_mask_storeu_epi32(out + to_second, first_lanes(end - kPanelLanes), turned);
   }
 };
 

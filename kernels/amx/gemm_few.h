@@ -24,12 +24,15 @@ class Operands {
 
   const std::uint32_t* turned() {
     if (rows_ == nullptr) {
-      turn_panels(x_.data, x_.count(), x_.cols, room_.turned, x_.stride);
+      turn_panels(x_.data, x_.count(), x_.cols, room_.turned, panel_dwords(x_.cols));
       rows_ = room_.turned;
     }
     return rows_;
   }
-  PanelPair turned_pair() { return {{turned(), turned() + x_.stride}}; }
+  PanelPair turned_pair() {
+    const std::int64_t stride = x_.turned != nullptr ? x_.stride : panel_dwords(x_.cols);
+    return {{turned(), turned() + stride}};
+  }
   /// Of up to kVectorTokens tokens.
   const float* split() {
     if (!is_split_) split_tokens(turned(), steps(), x_.n, room_.split);

@@ -4,7 +4,7 @@
 // A block of weights, 32 rows by 512 columns, which are 32 KiB, stays in the L1 while all panels pass it, two at a
 // time, out of the L2: by TILELOADDT1, since with the plain load they would evict the block (Goto and van de Geijn
 // 2008, section 4, one level of the caches further in). A step of 2 x 2 tiles takes 64 cycles in which other units of
-// the core are idle; so all that prepares later blocks is done beside the steps of this one. Each fetches a line or two
+// the core are idle; so all that prepares later blocks is done beside the steps of this one. Each fetches some lines
 // of a later block out of memory, and four of the sums that come next, one after each multiplication: all at once they
 // delay the loads after them (on a Granite Rapids a prompt of 512 tokens took 3 to 5 % longer). Rows, which the file
 // has at any address of two bytes, become tiles of whole lines in this block's place, while the last pair of panels
@@ -16,7 +16,7 @@
 // fit into the L2. There is no copy of the weights beyond two blocks. Quantised ones are decoded into a second place,
 // 16 rows of 32 columns at a time, spread over all steps. Weights in pairs are blocks where they are, if the panels
 // have been turned; otherwise (a shared expert's, or where operations mix layouts) they are turned into rows as others
-// are decoded, and decoded ones are turned, too.
+// are decoded, and decoded ones are turned, too; next to a tile of rows of the file all at once.
 #pragma once
 
 #include <utility>
@@ -53,7 +53,7 @@ struct Staging {
 
 /// Columns [begin, end) of a row pair.
 struct Block {
-  std::int64_t pair, in_group, group_size, begin, end;
+  std::int64_t pair, in_group, begin, end;
   std::int64_t steps() const { return (end - begin) / kStep; }
 };
 
@@ -68,7 +68,7 @@ struct Blocks {
   Block at(std::int64_t i) const {
     const std::int64_t first = i / (group * along_k()) * group, size = smaller(group, n_pairs - first);
     const std::int64_t rest = i - first * along_k(), begin = rest / size * block_cols();
-    return {first + rest % size, rest % size, size, begin, smaller(begin + block_cols(), cols)};
+    return {first + rest % size, rest % size, begin, smaller(begin + block_cols(), cols)};
   }
 };
 
@@ -111,6 +111,7 @@ struct TileRuns {
   /// Those of pass i of n.
   FetchedLines of_pass(std::int64_t i, std::int64_t n) const {
     const std::int64_t begin = count * i / n, own = count * (i + 1) / n - begin;
+    if (own == 0) return {};
     if (row_stride != 0) return {at + begin * row_stride, own, row_stride, 64};
     return {at + begin * 64 * steps, own, 64, 64 * own};
   }
@@ -127,7 +128,7 @@ struct PairRuns {
       tiles[1] = {};  // the first tile's lines have both
   }
   FetchedLines of_pass(std::int64_t i, std::int64_t n) const {
-    if (tiles[1].count == 0 || n == 1) return tiles[0].of_pass(i, n);
+    if (tiles[1].count == 0) return tiles[0].of_pass(i, n);
     const std::int64_t half = n / 2;
     return i < half ? tiles[0].of_pass(i, half) : tiles[1].of_pass(i - half, n - half);
   }
@@ -227,9 +228,8 @@ struct PassFetch {
 
   /// The share of multiplication i of 4 of a step.
   [[gnu::always_inline]] void after(std::int64_t s, int i) const {
-    const std::byte* line = lines.at + lines.advance * s + i * lines.stride;
-    for (std::int64_t j = i; j < lines.count; j += 4, line += 4 * lines.stride)
-      _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1);
+    for (std::int64_t j = i; j < lines.count; j += 4)
+      _mm_prefetch(reinterpret_cast<const char*>(lines.at + lines.advance * s + j * lines.stride), _MM_HINT_T1);
     if (sums != nullptr) __builtin_prefetch(sums + (4 * s + i) * 16, 1, 3);
   }
 };
@@ -328,7 +328,8 @@ class StagedMultiplication {
     for (; s < copy.steps; ++s) copy.step(s, out);
   }
 
-  /// The copy of any other block i, to be done step by step; where rows or columns end in it, it is done at once.
+  /// The copy of any other block i, to be done step by step; it is done at once where rows or columns end in it, and
+  /// where one tile is of rows of the file and the other is not.
   BlockCopy begin_copy(std::int64_t i, std::byte* out) const {
     if (i >= blocks_.count()) return {};
     const Block block = blocks_.at(i);
@@ -353,7 +354,7 @@ class StagedMultiplication {
     }
     RowPair rows = rows_(blocks_.n_pairs - 1);
     for (RowTile& tile : rows.tiles) tile.at = tile.next;  // of the same kind as these, most often
-    return {rows, {0, 0, 1, 0, blocks_.block_cols()}, steps};
+    return {rows, {0, 0, 0, blocks_.block_cols()}, steps};
   }
 
   Aside aside_of(std::int64_t i, const Block& block, bool in_place) const {

@@ -33,7 +33,7 @@ inline std::int64_t panel_count(std::int64_t n) { return units_of(n, kPanelLanes
 inline std::int64_t padded_k(std::int64_t k) { return (k + kStep - 1) / kStep * kStep; }
 /// Dwords of one panel.
 inline std::int64_t panel_dwords(std::int64_t cols) { return padded_k(cols) / 2 * kPanelLanes; }
-/// From one panel to the next where they are an operation's own: an odd number of pages, so that the same columns of
+/// From one panel to the next where all workers share turned ones: an odd number of pages, so that the same columns of
 /// all panels, which pass a block of weights, lie in different sets of the caches. (Those of 4,096 columns
 /// would use an eighth of the L2.)
 inline std::int64_t spread_dwords(std::int64_t cols) {

@@ -93,7 +93,8 @@ template <int tile, bool once>
   once ? tile_load_once<tile>(at, 64) : tile_load<tile>(at, 64);
 }
 
-/// What is called after multiplications of a step: with 0 and 1, and with 2 and 3 if there is a second tile of weights.
+/// What is called after each of the four multiplications of a step, with its number, whether there is such a one or
+/// not.
 struct NothingAfter {
   void operator()(int) const {}
 };
@@ -112,10 +113,10 @@ template <int row_tiles, int panels, bool once = false, typename After = Nothing
   if constexpr (row_tiles == 2) {
     tile_load<1>(w1, stride);
     tile_multiply<6, 1, 2>();
-    after(2);
-    if constexpr (panels == 2) tile_multiply<7, 1, 3>();
-    after(3);
   }
+  after(2);
+  if constexpr (row_tiles == 2 && panels == 2) tile_multiply<7, 1, 3>();
+  after(3);
 }
 
 /// The same of weights in pairs and turned panels, whose sums have tokens as rows and features as lanes. Registers have
@@ -133,10 +134,10 @@ template <int row_tiles, int panels, bool once = false, typename WeightsOf, type
   if constexpr (row_tiles == 2) {
     tile_load<1>(weights(1), 64);
     tile_multiply<6, 2, 1>();
-    after(2);
-    if constexpr (panels == 2) tile_multiply<7, 3, 1>();
-    after(3);
   }
+  after(2);
+  if constexpr (row_tiles == 2 && panels == 2) tile_multiply<7, 3, 1>();
+  after(3);
 }
 
 /// Columns [k, k + 32) of rows that end before `cols`, zeros after them: a tile load would read the next row there,

@@ -7,9 +7,9 @@
 namespace qinfer::kernels::avx512 {
 namespace {
 
-/// A panel of at least kFewestInTiles rows, `tokens`, holds, for each 32 columns,
-/// [l, h][tokens][32] bf16, where (256 h + l) 2^-e is the value that Int16Values has, h and l being integers; after
-/// them, [width / 32][tokens], the sums of the rows' 32 values as f32. One of fewer rows is as Int16Values has it.
+/// A panel of at least kFewestInTiles rows, `tokens`, holds, for each 32 columns, [l, h][tokens][32] bf16, where
+/// (256 h + l) 2^-e is the value that Int16Values has, h and l being integers; after them, [width / 32][tokens], the
+/// sums of the rows' 32 values as f32. One of fewer rows is as Int16Values has it.
 struct Int16TileValues : Int16Values {
   static constexpr std::int64_t kExtras = 17;  ///< two dwords instead of one for each two values, and one for the sum
   static constexpr std::int64_t stride(std::int64_t cols) {

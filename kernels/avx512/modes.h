@@ -36,8 +36,8 @@ struct QuantInt16Mode {
   using Loops = QuantLoops<quant_int16_kernels>;
 };
 
-/// The same with full panels on tiles of AMX, of so many at a time: a sub-block is decoded in about the time in which
-/// tiles multiply it with one panel.
+/// The same with panels of many rows on tiles of AMX, of so many full ones at a time: a sub-block is decoded in about
+/// the time in which tiles multiply it with one panel.
 inline constexpr int kTilePanels = 4;
 struct QuantInt16TileMode {
   using Values = Int16TileValues;

@@ -1,5 +1,5 @@
 // Projections with quantised weights by products of 16-bit integers: all multiply the same panels, each matrix by the
-// inner loops of its encoding; and the same with full panels on tiles of AMX.
+// inner loops of its encoding; and the same with panels of many rows on tiles of AMX.
 #include "avx512/modes.h"
 #include "avx512/products.h"
 

@@ -1,6 +1,6 @@
 // What the inner loops of every projection have in common: a panel of up to 12 tokens times a few tiles of 32 weight
-// rows, or, of quantised weights, several full panels times one tile (PanelsKernel). The loops themselves are of an
-// instruction set, in the gemm_*.h of its folder.
+// rows, or, of quantised weights, several full panels, or one in tiles of AMX, times one tile (PanelsKernel). The loops
+// themselves are of an instruction set, in the gemm_*.h of its folder.
 //
 // Tiles are [K][32]: one cache line of f16 is column k of 32 rows, so outputs are lanes and an activation is broadcast.
 // A panel is [K][tokens] dwords, one f32 each or the same f16 twice, so that its broadcasts have constant offsets.

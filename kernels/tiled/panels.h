@@ -33,8 +33,8 @@ struct Panels {
   std::int64_t width = 0;
   std::int64_t cols = 0;    ///< dwords of a row
   std::int64_t stride = 0;  ///< with its extras, where there are any
-  std::int64_t fewest_in_tiles =
-      kPanelTokens + 1;  ///< rows of a panel of Values::pack_row(); those of fewer are others
+  /// Panels of at least so many rows are those of Values::pack_row().
+  std::int64_t fewest_in_tiles = kPanelTokens + 1;
 
   /// Values of a row that extras are of.
   static constexpr std::int64_t kRunValues = 32;
@@ -57,7 +57,7 @@ struct Panels {
   static std::uint64_t bytes(std::uint64_t n, std::uint64_t width) {
     return (n * row_dwords(width) * 4 + 63) / 64 * 64;
   }
-  /// Whether a panel of so many tokens is.
+  /// Whether a panel of so many tokens is of Values::pack_row().
   bool is_in_tiles(std::int64_t tokens) const { return tokens >= fewest_in_tiles; }
   std::uint32_t* panel(std::int64_t p) const { return data + p * kPanelTokens * stride; }
 };

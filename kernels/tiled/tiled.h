@@ -65,7 +65,7 @@ const Projections& f32_projections(Encoding weights);
 const Projections& quant_projections();
 
 /// What activations are multiplied as.
-/// (int16_tiles: with full panels on tiles of AMX.)
+/// (int16_tiles: with panels of many rows on tiles of AMX.)
 enum class Products : std::uint8_t { f32, f16, bf16, int16, int16_tiles };
 
 /// Phases of q/k/v, and the first two of a feed-forward network, where the matrices that share activations differ in

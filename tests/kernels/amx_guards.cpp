@@ -184,7 +184,7 @@ TEST_CASE("quantised weights as integers on tiles: nothing but the operands is r
   const KernelSet* set = emulable_set("amx_int16");
   SKIP_UNLESS(set != nullptr, cpu, "the kernel set amx_int16 does not run on it");
   for (const Encoding encoding : quantised_encodings())
-    for (const std::int64_t n : {1, 12, 24, 25, 61})
+    for (const std::int64_t n : {1, 7, 8, 9, 11, 12, 19, 23, 24, 25, 61})
       for (const bool at_end : {false, true}) {
         INFO(encoding_name(encoding) << " n " << n << (at_end ? " at the end" : " at the beginning") << " of pages");
         guarded_quantised(*set, encoding, n, at_end);
