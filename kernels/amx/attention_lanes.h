@@ -1,6 +1,6 @@
 // Attention of many rows: their states stay as the tiles give them, queries as lanes, from the first segment to the
 // last, and become operands, which are lanes too; nothing is transposed. Each element becomes what it becomes as part
-// of a row's state (common/ attention_segments.h, tiled/partials.h): the same operations in the same order.
+// of a row's state (tiled/partials.h, SegmentedAttention): the same operations in the same order.
 #pragma once
 
 #include "amx/attention_values.h"
